@@ -1,0 +1,9 @@
+"""The catalogue of formulations: one file per formulation, found by optsched through one entry point."""
+
+CATALOGUE: dict[str, str] = {
+    "isolated": "formulations.isolated:Isolated",
+    "makespan": "formulations.makespan:Makespan",
+    "max-min-fairness": "formulations.max_min_fairness:MaxMinFairness",
+    "max-throughput": "formulations.max_throughput:MaxThroughput",
+}
+"""Registry name -> "module:Class"."""

@@ -1,0 +1,91 @@
+"""Deadlines as rows: every job with one keeps pace with it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.candidates import Absence, Classes
+from optsched.formulation import FormulationOptions, Infeasible, SideConstraint
+from optsched.program import SideRows
+from optsched.solution import Conflict
+
+
+class Deadlines(SideConstraint):
+    """Every job with a deadline gets the throughput that meets it.
+
+    For every class k with a (hard) deadline D_k, steps left N_k, and now:
+
+        sum_c T_kc x_c  >=  n_k N_k / (D_k - now)                                    (deadlines)
+
+    A hard deadline that has passed, or one of a job that can run nowhere, makes the instance infeasible, and the job is
+    named.
+
+    Options
+        soft   also take soft deadlines as rows (they are ignored otherwise).
+
+    References
+        D. Narayanan et al., OSDI 2020, section 4.2 (SLO constraints).
+    """
+
+    kind = "deadlines"
+    reads = frozenset({"steps_left", "deadline", "soft_deadline"})
+
+    class Options(FormulationOptions):
+        """Options of the deadlines."""
+
+        soft: bool = False
+
+    def rows(self, C: Classes) -> SideRows | None:
+        """See the class."""
+        self._refuse_impossible(C)
+        soft = getattr(self.options, "soft", False)
+        k = np.flatnonzero(np.isfinite(C.deadline) & (soft | ~C.soft_deadline))
+        if len(k) == 0:
+            return None
+        N, D, now = C.steps_left[k], C.deadline[k], C.instance.now
+        pace = N / (D - now)
+        return SideRows(
+            name="deadlines",
+            matrix=C.throughput[k],
+            lower=C.count[k] * pace,
+            upper=np.full(len(k), np.inf),
+            describe=lambda row: _words(C, int(k[row]), float(N[row]), float(D[row])),
+        )
+
+    def _refuse_impossible(self, C: Classes) -> None:
+        """Deadlines that no allocation can meet."""
+        instance = C.instance
+        table, now = instance.jobs_table, instance.now
+        soft = getattr(self.options, "soft", False)
+        absence = C.candidates.absence
+        active = np.isfinite(table.deadline) & (soft | ~table.soft_deadline)
+        late = active & (table.deadline <= now) & np.isin(absence, (Absence.PRESENT, Absence.NO_COLUMN))
+        nowhere = active & (absence == Absence.NO_COLUMN) & ~late
+        conflicts = [
+            Conflict("deadlines", -1, f"job {table.names[job]} has {table.steps_left[job]:g} steps left and its "
+                     f"deadline, {table.deadline[job]:g} s, is not after now ({now:g} s)")
+            for job in np.flatnonzero(late)[:20].tolist()
+        ]  # fmt: skip
+        for job in np.flatnonzero(nowhere)[:20].tolist():
+            why = C.candidates.why_no_column(int(C.candidates.kinds.of_job[job]))
+            words = f"job {table.names[job]} has a deadline, {table.deadline[job]:g} s, but {why}"
+            conflicts.append(Conflict("deadlines", -1, words))
+        if conflicts:
+            raise Infeasible(conflicts)
+
+
+def _words(C: Classes, k: int, steps: float, deadline: float) -> str:
+    """What a deadline asks for, in GPU hours of each pool where the job is fastest per GPU."""
+    now = C.instance.now
+    pools = C.instance.cluster.pools
+    mine = np.flatnonzero(C.alone & (C.class_a == k) & (C.pool >= 0) & (C.rate_a > 0))
+    hours: FloatArray = steps / C.rate_a[mine] * C.gpus[mine] / 3600.0
+    best: dict[str, float] = {}
+    for column, need in zip(mine.tolist(), hours.tolist(), strict=True):
+        name = pools[C.pool[column]].name
+        best[name] = min(best.get(name, np.inf), need)
+    cheapest = sorted(best.items(), key=lambda item: item[1])[:3]
+    told = " or ".join(f"{need:.3g} GPU h of {name}" for name, need in cheapest)
+    each = " each" if C.count[k] > 1 else ""
+    return f"{C.job_name(k)} needs {told or f'{steps:g} steps'}{each} by {deadline:g} s (in {(deadline - now) / 3600:.3g} h)"

@@ -1,0 +1,71 @@
+"""Max-min fairness over normalised effective throughputs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from formulations.reference_rates import proportional, reference_columns
+from optsched.arrays import FloatArray
+from optsched.candidates import Classes
+from optsched.errors import UsageError
+from optsched.formulation import Formulation, FormulationOptions
+from optsched.program import AllocationProgram, Minimum
+
+
+class MaxMinFairness(Formulation):
+    r"""Maximise the smallest normalised throughput per GPU and weight.
+
+    Sets
+        classes k of n_k equal jobs, columns c (a class, or two classes that share GPUs, in one configuration), pools j.
+    Parameters
+        T_kc      steps/s that one unit of column c gives to class k (``throughput``)
+        s_k, p_k  gang size and weight; W_j GPUs of pool j
+        prop_k    = sum_j T_kj W_j / sum_j W_j, T_kj alone on pool j at the gang (`formulations.reference_rates`)
+    Variables
+        x_c >= 0  job-fractions of column c; t the common level
+    Program
+        maximise  t
+        s.t.      (s_k / p_k) sum_c T_kc x_c / prop_k  >=  n_k t        for every class k       (levels)
+                  sum_c member_kc x_c  <=  n_k                          for every class k       (time)
+                  sum_c usage_rc x_c   <=  capacity_r                   for every resource r    (capacity)
+
+    With pairs in the candidates the same rows are the packed (space-sharing) policy.
+
+    Options
+        agnostic   every pool counts the same: T_kc := 1 per job of the column, hence prop_k = 1. Columns that cannot
+                   run stay out; ``"literal"`` also admits pools that are large enough but where the job has no rate, as
+                   the original does.
+
+    References
+        D. Narayanan, K. Santhanam, F. Kazhamiaka, A. Phanishayee, M. Zaharia. "Heterogeneity-Aware Cluster Scheduling
+        Policies for Deep Learning Workloads" (Gavel), OSDI 2020, section 4.1 and appendix A.1.
+    """
+
+    name = "max-min-fairness"
+    reads = frozenset({"weight", "gang"})
+    sense = "max"
+    objective_words = "smallest normalised throughput per GPU and weight"
+
+    class Options(FormulationOptions):
+        """Options of max-min fairness."""
+
+        agnostic: bool | Literal["literal"] = False
+
+    def build(self, C: Classes) -> AllocationProgram:
+        """See the class."""
+        s, p = C.gang, C.weight
+        if self.options.agnostic:
+            throughput, prop = self._agnostic(C)
+        else:
+            _, T = reference_columns(C)
+            throughput, prop = C.throughput, proportional(C, T)
+        levels = sp.csr_matrix(sp.diags_array(s / p / prop) @ throughput)
+        return AllocationProgram(C, Minimum(), levels)
+
+    def _agnostic(self, C: Classes) -> tuple[sp.csr_matrix, FloatArray]:
+        if self.options.agnostic == "literal":
+            raise UsageError("agnostic=literal needs columns that cannot run; see formulations.max_min_fairness")
+        return C.member, np.ones(len(C))

@@ -1,0 +1,49 @@
+"""Maximum total throughput."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from formulations.reference_rates import proportional, reference_columns
+from optsched.candidates import Classes
+from optsched.formulation import Formulation, FormulationOptions
+from optsched.program import AllocationProgram, Total
+
+
+class MaxThroughput(Formulation):
+    """Maximise the sum of throughputs.
+
+    Sets, x, T, n, time and capacity as in `formulations.max_min_fairness`.
+    Program
+        maximise  sum_k sum_c T_kc x_c / m_k   s.t.  time, capacity;   x_c integer with ``integral``
+
+    Options
+        integral    whole jobs: each runs in one configuration all the time, or not at all (a MILP).
+        normalise   ``none``: m_k = 1, steps/s of different models are added as they are;
+                    ``proportional``: m_k = prop_k, jobs count by normalised throughput.
+
+    References
+        D. Narayanan et al., OSDI 2020, repository policy ``max_sum_throughput_perf``.
+    """
+
+    name = "max-throughput"
+    reads = frozenset({"gang"})
+    sense = "max"
+    objective_words = "total throughput, steps/s"
+
+    class Options(FormulationOptions):
+        """Options of maximum throughput."""
+
+        integral: bool = False
+        normalise: Literal["none", "proportional"] = "none"
+
+    def build(self, C: Classes) -> AllocationProgram:
+        """See the class."""
+        levels = C.throughput
+        if self.options.normalise == "proportional":
+            _, T = reference_columns(C)
+            levels = sp.csr_matrix(sp.diags_array(1.0 / proportional(C, T)) @ levels)
+        return AllocationProgram(C, Total(np.ones(len(C))), levels, integral=self.options.integral)

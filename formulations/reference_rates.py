@@ -1,0 +1,54 @@
+"""Reference throughputs T_kj and the normalisers of the Gavel family that are made of them.
+
+T_kj is the throughput of a job of class k that has pool j to itself at its gang: of its columns alone on that pool the
+one with the fewest GPUs, and among these the fastest. For gangs that is simply the job's throughput on the pool; for
+an elastic job it is the throughput at its smallest count there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.candidates import Classes
+from optsched.errors import UsageError
+
+
+def reference_columns(C: Classes) -> tuple[IntArray, FloatArray]:
+    """Column of each T_kj (-1: none) and T itself (0 where none), both of shape (K, pools)."""
+    pools = len(C.instance.cluster.pools)
+    alone = np.flatnonzero(C.alone & (C.pool >= 0))
+    order = alone[np.lexsort((-C.rate_a[alone], C.gpus[alone], C.pool[alone], C.class_a[alone]))]
+    cell = C.class_a[order] * pools + C.pool[order]
+    first = np.ones(len(order), bool)
+    first[1:] = cell[1:] != cell[:-1]
+    column = np.full(len(C) * pools, -1, np.int64)
+    column[cell[first]] = order[first]
+    rate = np.where(column >= 0, C.rate_a[column], 0.0) if C.columns else np.zeros(len(column))
+    return column.reshape(len(C), pools), rate.reshape(len(C), pools)
+
+
+def pool_gpus(C: Classes) -> FloatArray:
+    """W_j, usable GPUs of each pool."""
+    return C.instance.cluster.gpus(C.instance.now).astype(np.float64)
+
+
+def proportional(C: Classes, T: FloatArray) -> FloatArray:
+    """prop_k = sum_j T_kj W_j / sum_j W_j: the throughput of a job whose time is split in proportion to the pools.
+
+    A job that uses no pool at all has its fastest column instead. Raises `UsageError` for a job without any rate.
+    """
+    W = pool_gpus(C)
+    prop = T @ W / max(W.sum(), 1.0)
+    bare = np.flatnonzero(prop <= 0)
+    if len(bare):
+        best = np.zeros(len(C))
+        np.maximum.at(best, C.class_a, C.rate_a)
+        prop[bare] = best[bare]
+        rateless = np.flatnonzero(prop <= 0)
+        if len(rateless):
+            raise UsageError(
+                f"{C.job_name(int(rateless[0]))} has options without throughput or duration; "
+                "formulations over fractions of time need a rate"
+            )
+    return prop

@@ -1,0 +1,44 @@
+"""optsched: a mathematical-optimization scheduling engine for GPU clusters.
+
+    import optsched
+    instance = optsched.load("@quickstart")
+    solution = optsched.solve(instance, "max-min-fairness")
+    print(solution.objective, solution.certificate.ok)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optsched.api import compile, load, solve, write_solution
+    from optsched.instance import Instance
+    from optsched.solution import Solution
+    from optsched.verify import verify
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Instance": "optsched.instance",
+    "Solution": "optsched.solution",
+    "compile": "optsched.api",
+    "load": "optsched.api",
+    "solve": "optsched.api",
+    "verify": "optsched.verify",
+    "write_solution": "optsched.api",
+}
+
+__all__ = ["Instance", "Solution", "__version__", "compile", "load", "solve", "verify", "write_solution"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for when it is asked for, so that importing the package stays cheap."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'optsched' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,207 @@
+"""The functions that most users call: load, compile, solve, write."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from optsched.candidates import Candidates
+from optsched.candidates import compile as compile_candidates
+from optsched.engine import Engine
+from optsched.errors import InvalidInput, OptschedError, UsageError
+from optsched.formulation import Extend, Formulation, SideConstraint, options_from
+from optsched.instance import Instance, read_instance
+from optsched.instance.reading import show
+from optsched.performance import PerformanceModel
+from optsched.registry import load_constraint, load_formulation, load_model, load_solver, names
+from optsched.shipped import shipped_path
+from optsched.solution import Solution
+from optsched.solvers import Limits, Progress
+
+
+def load(source: str | Path) -> Instance:
+    """Read an instance: a JSON, YAML or npz file, ``-`` for standard input, ``@name`` for one that ships.
+
+    Raises
+    ------
+    InvalidInput
+        With the path of the field, what was found and what was expected.
+    """
+    if isinstance(source, str) and source.startswith("@"):
+        return read_instance(shipped_path(source[1:]))
+    return read_instance(source)
+
+
+def model_of(instance: Instance) -> PerformanceModel:
+    """The performance model that an instance asks for."""
+    options = dict(instance.performance)
+    name = options.pop("model")
+    if name not in names("performance model"):
+        raise InvalidInput("performance.model", show(name), f"one of {', '.join(names('performance model'))}")
+    return load_model(name).from_instance(instance, options)
+
+
+def compile(instance: Instance, model: PerformanceModel | None = None) -> Candidates:  # noqa: A001
+    """Every way in which the jobs of an instance can run, with throughputs from a model (default: the instance's)."""
+    return compile_candidates(instance, model_of(instance) if model is None else model)
+
+
+def make_formulation(
+    name: str,
+    options: Mapping[str, Any] | None = None,
+    constraints: Sequence[Any] = (),
+    extend: Extend | None = None,
+) -> Formulation:
+    """A formulation by name with its options and side constraints; raises `UsageError`."""
+    owner = load_formulation(name)
+    return owner(options_from(owner, options or {}), [make_constraint(item) for item in constraints], extend)
+
+
+def make_constraint(item: Any) -> SideConstraint:
+    """A side constraint from its kind, a document ``{"kind": ..., ...}``, or itself."""
+    if isinstance(item, SideConstraint):
+        return item
+    if isinstance(item, str):
+        item = {"kind": item}
+    if not isinstance(item, Mapping) or not isinstance(item.get("kind"), str):
+        raise UsageError(f'a side constraint is a kind or an object with "kind", found {show(item)}')
+    owner = load_constraint(item["kind"])
+    return owner(options_from(owner, {key: value for key, value in item.items() if key != "kind"}))
+
+
+def solve(
+    instance: Instance | Candidates | str | Path,
+    formulation: str = "max-min-fairness",
+    *,
+    solver: str = "auto",
+    constraints: Sequence[Any] = (),
+    extend: Extend | None = None,
+    model: PerformanceModel | None = None,
+    classes: bool = True,
+    time_limit: float | None = None,
+    work_limit: int | None = None,
+    gap: float | None = None,
+    tolerance: float = 1e-9,
+    threads: int = 1,
+    seed: int = 0,
+    solver_options: Mapping[str, Any] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    **options: Any,
+) -> Solution:
+    """Solve an instance with a formulation and certify the answer.
+
+    Parameters
+    ----------
+    instance : Instance, Candidates, or what `load` takes
+    formulation : str
+        Registry name.
+    solver : str
+        Registry name or ``auto``.
+    constraints : sequence
+        Side constraints beside those of the instance: kinds, documents or objects.
+    extend : callable, optional
+        ``extend(program, variables, classes)`` adds rows of one's own to the lowered linear program.
+    classes : bool
+        Merge equal jobs (the optimum is the same without).
+    time_limit : float, optional
+        Seconds; the incumbent is returned.
+    work_limit : int, optional
+        Iterations or nodes: stops reproducibly.
+    gap : float, optional
+        Relative gap at which an integer program may stop.
+    tolerance, threads, seed, solver_options, on_progress
+        See `optsched.solvers.Limits`.
+    **options
+        Options of the formulation.
+
+    Returns
+    -------
+    Solution
+        Also for infeasible instances (``status``), with the conflicting requirements; look at ``certificate.ok``.
+
+    Raises
+    ------
+    UsageError, InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
+    """
+    _check_limits(time_limit, work_limit, gap, tolerance, threads)
+    started = time.perf_counter()
+    if isinstance(instance, str | Path):
+        instance = load(instance)
+    loaded = time.perf_counter()
+    candidates = instance if isinstance(instance, Candidates) else compile(instance, model)
+    if not classes:
+        candidates = candidates.per_job()
+    compiled = time.perf_counter()
+    own = candidates.instance.constraints
+    chosen = make_formulation(formulation, options, [*own, *constraints], extend)
+    if candidates.instance.kind not in chosen.accepts:
+        raise UsageError(f"{formulation} takes {', '.join(sorted(chosen.accepts))}, not {candidates.instance.kind}")
+    limits = Limits(time_limit, work_limit, gap, tolerance, threads, seed, dict(solver_options or {}), on_progress)
+    engine = Engine(load_solver, solver, limits)
+    solution = chosen.solve(candidates, engine)
+    timings = {"load": loaded - started, "compile": compiled - loaded, **engine.timings}
+    timings["total"] = time.perf_counter() - started
+    return replace(solution, timings=timings)
+
+
+def _check_limits(
+    time_limit: float | None, work_limit: int | None, gap: float | None, tolerance: float, threads: int
+) -> None:
+    for name, value, low in (("time_limit", time_limit, 0), ("work_limit", work_limit, 0), ("gap", gap, -1)):
+        if value is not None and not value > low:
+            raise UsageError(f"{name}: found {value:g}, expected a number above {max(low, 0)}")
+    if not 0 < tolerance < 1:
+        raise UsageError(f"tolerance: found {tolerance:g}, expected a number between 0 and 1")
+    if threads < 0:
+        raise UsageError(f"threads: found {threads}, expected 0 (all) or more")
+
+
+def write_solution(solution: Solution, path: str | Path, all_duals: bool = False) -> None:
+    """Write a solution file, atomically."""
+    from optsched.instance.files import pretty_json
+
+    write_atomically(path, pretty_json(solution.to_document(all_duals)).encode())
+
+
+def write_atomically(path: str | Path, data: bytes) -> None:
+    """Replace a file as a whole, or leave it as it was."""
+    target = Path(path)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {error.strerror}") from None
+
+
+def plain_json(document: Mapping[str, Any]) -> str:
+    """A document as one line of JSON."""
+    return json.dumps(document, allow_nan=False)
+
+
+__all__ = [
+    "OptschedError",
+    "compile",
+    "load",
+    "make_constraint",
+    "make_formulation",
+    "model_of",
+    "plain_json",
+    "solve",
+    "write_atomically",
+    "write_solution",
+]

@@ -1,0 +1,21 @@
+"""Candidates: every way in which jobs can run, as columns over kinds and classes of equal jobs."""
+
+from optsched.candidates.classes import Classes
+from optsched.candidates.columns import Drop, KindColumns
+from optsched.candidates.compile import Candidates, compile
+from optsched.candidates.expand import JobRows, expand
+from optsched.candidates.kinds import Absence, Kinds
+from optsched.candidates.resources import Resources
+
+__all__ = [
+    "Absence",
+    "Candidates",
+    "Classes",
+    "Drop",
+    "JobRows",
+    "KindColumns",
+    "Kinds",
+    "Resources",
+    "compile",
+    "expand",
+]

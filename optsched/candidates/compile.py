@@ -1,0 +1,166 @@
+"""Compile: instance x performance model -> `Candidates`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import group_rows
+from optsched.candidates.classes import Classes, build_classes
+from optsched.candidates.columns import Drop, KindColumns
+from optsched.candidates.generate import option_columns, pair_columns, rated_columns
+from optsched.candidates.kinds import Absence, Kinds, find_kinds
+from optsched.candidates.resources import Resources, resource_rows
+from optsched.instance import Instance
+from optsched.performance import Configurations, PerformanceModel
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Every way in which the jobs of an instance can run, by kind.
+
+    Formulations work on `Classes`, which `classes` makes for the job data that they read.
+
+    Attributes
+    ----------
+    instance : Instance
+    kinds : Kinds
+        Jobs with equal columns.
+    columns : KindColumns
+        Columns by kind, sorted by (kind, partner, configuration); none of them dropped.
+    configuration : IntArray, shape (N,)
+        Row of ``configurations`` of each column.
+    configurations : Configurations
+    resources : Resources
+    usage : csr_matrix, shape (resources, N)
+    dropped : KindColumns
+        Columns that cannot run, each with its `Drop`.
+    aggregate : bool
+        False: every job is a class of its own (`per_job`), for comparison.
+    """
+
+    instance: Instance
+    kinds: Kinds
+    columns: KindColumns
+    configuration: np.ndarray
+    configurations: Configurations
+    resources: Resources
+    usage: sp.csr_matrix
+    dropped: KindColumns
+    aggregate: bool = True
+    _classes: dict[frozenset[str], Classes] = field(default_factory=dict, repr=False, compare=False)
+
+    def classes(self, reads: frozenset[str]) -> Classes:
+        """Merge jobs that a formulation which reads only these job arrays cannot tell apart."""
+        if reads not in self._classes:
+            self._classes[reads] = build_classes(self, reads)
+        return self._classes[reads]
+
+    def per_job(self) -> Candidates:
+        """The same candidates, but with every job a class of its own."""
+        return Candidates(
+            self.instance, self.kinds, self.columns, self.configuration, self.configurations, self.resources,
+            self.usage, self.dropped, aggregate=False,
+        )  # fmt: skip
+
+    @cached_property
+    def absence(self) -> np.ndarray:
+        """`Absence` of each job, with jobs of kinds without any column marked."""
+        absence = self.kinds.absence.copy()
+        has_column = np.zeros(len(self.kinds) + 1, bool)
+        has_column[self.columns.kind] = True
+        has_column[self.columns.partner[self.columns.partner >= 0]] = True
+        present = absence == Absence.PRESENT
+        absence[present & ~has_column[self.kinds.of_job]] = Absence.NO_COLUMN
+        return absence
+
+    def unplaced(self) -> Iterator[tuple[int, str]]:
+        """Jobs that are not in the program, with the reason in words."""
+        table = self.instance.jobs_table
+        reasons: dict[int, str] = {}
+        for job in np.flatnonzero(self.absence != Absence.PRESENT).tolist():
+            if self.absence[job] == Absence.NO_STEP_LEFT:
+                yield job, "no step left to do"
+            elif self.absence[job] == Absence.ARRIVES_LATER:
+                yield job, f"arrives at {table.arrival[job]:g} s, after now ({self.instance.now:g} s)"
+            else:
+                kind = int(self.kinds.of_job[job])
+                if kind not in reasons:
+                    reasons[kind] = self.why_no_column(kind)
+                yield job, reasons[kind]
+
+    def why_no_column(self, kind: int) -> str:
+        """Why a kind can run nowhere, pool by pool."""
+        mine = self.dropped.take(np.flatnonzero((self.dropped.kind == kind) & (self.dropped.partner < 0)))
+        pools = self.instance.cluster.pools
+        parts: dict[str, list[str]] = {}
+        for row in range(len(mine)):
+            words = self._drop_words(mine, row)
+            place = "without a pool" if mine.pool[row] < 0 else pools[mine.pool[row]].name
+            parts.setdefault(words, [])
+            if place not in parts[words]:
+                parts[words].append(place)
+        if not parts:
+            return "can run nowhere: it has no configuration"
+        told = "; ".join(f"{', '.join(places)}: {words}" for words, places in list(parts.items())[:4])
+        return f"can run nowhere: {told}" + ("; ..." if len(parts) > 4 else "")
+
+    def _drop_words(self, columns: KindColumns, row: int) -> str:
+        gpus, nodes, pool_row = int(columns.gpus[row]), int(columns.nodes[row]), int(columns.pool[row])
+        reason = Drop(columns.drop[row])
+        count = f"{gpus} GPU" + ("s" if gpus != 1 else "")
+        if reason is Drop.TOO_MANY_GPUS:
+            has = self.instance.cluster.pools[pool_row].capacity(self.instance.now)
+            return f"needs {count}, but only {has} are usable"
+        if reason is Drop.TOO_MANY_NODES:
+            return f"{count} cannot be had on {nodes} node" + ("s" if nodes != 1 else "")
+        if reason is Drop.OUT_OF_MEMORY:
+            return f"out of GPU memory ({self.instance.cluster.pools[pool_row].gpu_memory:g} GB per GPU)"
+        return f"rate 0 on {count}" if reason is Drop.ZERO_RATE else f"no rate is given for {count}"
+
+
+def compile(instance: Instance, model: PerformanceModel) -> Candidates:  # noqa: A001  (the design's word)
+    """Make the candidates of an instance with the throughputs of a performance model."""
+    kinds = find_kinds(instance)
+    everything = KindColumns.concatenate(
+        [
+            rated_columns(instance, kinds, model),
+            option_columns(instance, kinds),
+            pair_columns(instance, kinds),
+        ]
+    )
+    dropped = everything.take(np.flatnonzero(everything.drop != Drop.KEPT))
+    kept = everything.take(np.flatnonzero(everything.drop == Drop.KEPT))
+    order = np.lexsort((kept.option, kept.nodes, kept.gpus, kept.pool, kept.partner, kept.kind))
+    columns = kept.take(order)
+    resources, usage = resource_rows(instance, kinds, columns)
+    configuration, configurations = _intern_configurations(instance, columns)
+    return Candidates(instance, kinds, columns, configuration, configurations, resources, usage, dropped)
+
+
+def _intern_configurations(instance: Instance, columns: KindColumns) -> tuple[np.ndarray, Configurations]:
+    sets: dict[str, int] = {"{}": 0}
+    documents = [{}]
+    rows = np.zeros(len(instance.options.attributes) + 1, np.int64)
+    for option, attributes in enumerate(instance.options.attributes):
+        key = repr(sorted(attributes.items(), key=lambda item: item[0])) if attributes else "{}"
+        if key not in sets:
+            sets[key] = len(documents)
+            documents.append(dict(attributes))
+        rows[option] = sets[key]
+    attributes = rows[columns.option]
+    groups = group_rows((columns.pool, columns.gpus, columns.nodes, columns.share, attributes), len(columns))
+    first = groups.first
+    table = Configurations(
+        pool=columns.pool[first],
+        gpus=columns.gpus[first],
+        nodes=columns.nodes[first],
+        share=columns.share[first],
+        attributes=attributes[first],
+        attribute_sets=tuple(documents),
+    )
+    return groups.inverse, table

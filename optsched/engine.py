@@ -1,0 +1,360 @@
+"""The engine: chooses a solver, splits one budget of time over several runs, and certifies what comes back."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray
+from optsched.errors import Interrupted, SolverCrashed
+from optsched.program import AllocationProgram, LinearArrays, LinearProgram
+from optsched.program.allocation import Total
+from optsched.solution.certificate import FEASIBILITY, OPTIMALITY, Certificate, certify_point, dual_bound, gap_of
+from optsched.solution.explanation import Conflict, describe_row
+from optsched.solution.solution import Status
+from optsched.solution.values import Termination, Values
+from optsched.solvers import Capability, Limits, Session, Solver
+
+T = TypeVar("T")
+
+log = logging.getLogger("optsched")
+
+LARGE_LP = 5000
+"""Rows from which a cold linear program goes to an interior-point method."""
+
+STOPPED = (Termination.TIME_LIMIT, Termination.WORK_LIMIT, Termination.GAP_LIMIT, Termination.INTERRUPTED)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A certified run.
+
+    Attributes
+    ----------
+    values : Values
+        What the solver said.
+    x : FloatArray or None
+        The point (of an allocation program: cleaned totals of the class columns).
+    value : float or None
+        Its objective, recomputed.
+    bound : float or None
+        Rigorous from the duals, else the solver's claim.
+    bound_source : str
+    certificate : Certificate
+    status : Status
+    duals : mapping, or None
+        Row duals by block.
+    conflicts : tuple of Conflict
+    solver : str
+    """
+
+    values: Values
+    x: FloatArray | None
+    value: float | None
+    bound: float | None
+    bound_source: str
+    certificate: Certificate
+    status: Status
+    solver: type[Solver]
+    duals: Mapping[str, FloatArray] | None = None
+    conflicts: tuple[Conflict, ...] = ()
+
+
+@dataclass
+class Engine:
+    """Runs programs on solvers within one budget.
+
+    Parameters
+    ----------
+    load : callable
+        Solver class by name (`optsched.registry.load_solver`).
+    solver : str
+        A name, or ``auto``.
+    limits : Limits
+        ``limits.time`` is the budget of everything that this engine runs.
+    """
+
+    load: Callable[[str], type[Solver]]
+    solver: str = "auto"
+    limits: Limits = field(default_factory=Limits)
+    timings: dict[str, float] = field(default_factory=dict)
+    chosen: type[Solver] | None = None
+    reason: str = ""
+    rebuilt: list[str] = field(default_factory=list)
+    iterations: int = 0
+    nodes: int = 0
+    _end: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.limits.time is not None:
+            self._end = time.monotonic() + self.limits.time
+
+    # --- choice ----------------------------------------------------------------------------------------------------
+
+    def choose(self, *, rows: int, integer: bool, conic: bool) -> type[Solver]:
+        """The solver asked for, checked, or the one that `auto` picks.
+
+        ``auto`` depends on the program and on what is installed, never on time or load: conic and large cold linear
+        programs go to Clarabel (fastest when fed arrays), all others to HiGHS (a vertex, warm starts, integers).
+        """
+        if self.solver != "auto":
+            solver = self.load(self.solver)
+            reason = "asked for"
+        elif conic:
+            solver, reason = self.load("clarabel"), "conic program"
+        elif integer:
+            solver, reason = self.load("highs"), "integer program"
+        elif rows > LARGE_LP:
+            solver, reason = self.load("clarabel"), f"cold linear program of {rows} rows, more than {LARGE_LP}"
+        else:
+            solver, reason = self.load("highs"), f"linear program of {rows} rows"
+        if integer:
+            solver.require(Capability.INTEGER, "an integer program")
+        if conic:
+            solver.require(Capability.CONIC, "a concave utility that is not linear")
+        solver.version()
+        self.chosen, self.reason = solver, reason
+        log.info("solver %s: %s", solver.name, reason)
+        return solver
+
+    def open(self, arrays: LinearArrays) -> Session:
+        """A session with the program loaded."""
+        solver = self.choose(rows=arrays.shape[0], integer=arrays.is_integer, conic=False)
+        return solver().open(arrays)
+
+    def run(self, session: Session) -> Values:
+        """Run a session within what is left of the budget."""
+        return self._record(session.run(self._limits()))
+
+    def _limits(self) -> Limits:
+        if self._end is None:
+            return self.limits
+        return replace(self.limits, time=max(self._end - time.monotonic(), 1e-3))
+
+    def _record(self, values: Values) -> Values:
+        self.iterations += values.iterations
+        self.nodes += values.nodes
+        self.rebuilt += values.rebuilt
+        self.timings["solve"] = self.timings.get("solve", 0.0) + values.seconds
+        for reason in values.rebuilt:
+            log.info("session rebuilt: %s", reason)
+        log.info("%s after %d iterations, %.3f s", values.words or values.termination, values.iterations, values.seconds)
+        return values
+
+    # --- solving and certifying ------------------------------------------------------------------------------------
+
+    def solve_linear(self, program: LinearProgram) -> Outcome:
+        """Solve a linear or mixed-integer program; the certificate is recomputed from the arrays."""
+        arrays = self._build(lambda: program.arrays)
+        session = self.open(arrays)
+        values = self.run(session)
+        if values.x is None:
+            return self._without_point(arrays, values, None, session)
+        return self._certified(arrays, values, values.x, values.x, arrays.objective(values.x), values.y)
+
+    def solve_allocation(self, program: AllocationProgram) -> Outcome:
+        """Solve an allocation program; negligible fractions are dropped before the certificate is made."""
+        utility = program.utility
+        conic = isinstance(utility, Total) and utility.function != "linear"
+        if conic:
+            return self._solve_conic(program)
+        arrays = self._build(lambda: program.to_linear().arrays)
+        session = self.open(arrays)
+        values = self.run(session)
+        if values.x is None:
+            return self._without_point(arrays, values, program, session)
+        return self._certified_allocation(program, arrays, values, values.y)
+
+    def _solve_conic(self, program: AllocationProgram) -> Outcome:
+        solver = self.choose(rows=len(program.classes), integer=program.integral, conic=True)
+        cones = self._build(program.to_conic)
+        values = self._record(solver().solve_conic(cones, self._limits()))
+        start = np.zeros(program.classes.columns) if values.x is None else values.x[: program.classes.columns]
+        arrays = program.tangent(start).arrays
+        if values.x is None:
+            return self._without_point(arrays, values, program, None)
+        assert values.y is not None and cones.linear is not None
+        return self._certified_allocation(program, arrays, values, cones.linear.duals(values.y, cones.maximise))
+
+    def _build(self, build: Callable[[], T]) -> T:
+        started = time.perf_counter()
+        result = build()
+        self.timings["build"] = self.timings.get("build", 0.0) + time.perf_counter() - started
+        return result
+
+    def _certified_allocation(
+        self, program: AllocationProgram, arrays: LinearArrays, values: Values, y: FloatArray | None
+    ) -> Outcome:
+        from optsched.solution.allocation import Allocation
+
+        assert values.x is not None
+        raw = values.x[: program.classes.columns]
+        if not np.isfinite(raw).all():
+            raise SolverCrashed(f"solver {self._name} returned a point with infinite or missing entries")
+        x = Allocation.cleaned(program.classes, raw, program.integral).x
+        return self._certified(arrays, values, x, program.complete(x), program.value(x), y)
+
+    def _certified(
+        self,
+        arrays: LinearArrays,
+        values: Values,
+        x: FloatArray,
+        point: FloatArray,
+        value: float,
+        y: FloatArray | None,
+    ) -> Outcome:
+        started = time.perf_counter()
+        assert self.chosen is not None
+        stated = value if values.objective is None else values.objective
+        y = None if y is None else _without_noise(y)
+        bound = None if y is None else dual_bound(arrays, y)
+        source = proof = "dual"
+        if bound is None:
+            bound, source, proof = (None, "none", "none") if values.bound is None else (values.bound, "solver", "claimed")
+        certificate = certify_point(arrays, point, value, proof)
+        gap = gap_of(value, bound)
+        problems = list(certificate.problems)
+        if abs(value - stated) > OPTIMALITY * max(1.0, abs(value)):
+            problems.append(f"the solver states the objective {stated:.9g}, its point has {value:.9g}")
+        status = Status.FEASIBLE
+        closed = gap is not None and gap <= max(OPTIMALITY, self.limits.gap or 0.0)
+        if values.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT):
+            if closed:
+                status = Status.OPTIMAL
+            else:
+                told = "no bound" if gap is None else f"a gap of {gap:.2g}"
+                problems.append(f"the solver claims optimality, but the certificate leaves {told}")
+        elif closed:
+            status = Status.OPTIMAL  # stopped short, yet the duals prove it
+        feasible = certificate.ok
+        if not feasible and values.termination in (*STOPPED, Termination.IMPRECISE):
+            return self._nothing_found(values)
+        certificate = replace(certificate, ok=not problems, problems=tuple(problems))
+        duals = None if y is None else {block.name: y[block.slice] for block in arrays.rows}
+        self.timings["certify"] = self.timings.get("certify", 0.0) + time.perf_counter() - started
+        return Outcome(values, x, value, bound, source, certificate, status, self.chosen, duals)
+
+    def _nothing_found(self, values: Values) -> Outcome:
+        """Stopped before any feasible point."""
+        if values.termination is Termination.INTERRUPTED:
+            raise Interrupted("interrupted before any feasible point was found")
+        assert self.chosen is not None
+        return Outcome(
+            values, None, None, values.bound, "none" if values.bound is None else "solver",
+            Certificate(True, "none", {}), Status.LIMIT, self.chosen,
+        )  # fmt: skip
+
+    @property
+    def _name(self) -> str:
+        return "?" if self.chosen is None else self.chosen.name
+
+    # --- infeasible and unbounded ----------------------------------------------------------------------------------
+
+    def _without_point(
+        self, arrays: LinearArrays, values: Values, program: AllocationProgram | None, session: Session | None
+    ) -> Outcome:
+        assert self.chosen is not None
+        if values.termination in STOPPED or values.termination is Termination.IMPRECISE:
+            return self._nothing_found(values)
+        if values.termination not in (
+            Termination.INFEASIBLE,
+            Termination.UNBOUNDED,
+            Termination.INFEASIBLE_OR_UNBOUNDED,
+        ):
+            raise SolverCrashed(f"solver {self._name} stopped with {values.words!r} and no point")
+        needed, proof, loosened = self._least_violation(arrays)
+        if needed <= FEASIBILITY:
+            if values.termination is Termination.INFEASIBLE:
+                raise SolverCrashed(f"solver {self._name} claims that a feasible program is infeasible")
+            return Outcome(
+                replace(values, termination=Termination.UNBOUNDED), None, None, None, "none",
+                Certificate(True, "claimed", {}), Status.UNBOUNDED, self.chosen,
+            )  # fmt: skip
+        certificate = Certificate(True, proof, {"least_violation": needed})
+        conflicts = self._conflicts(arrays, program, session, loosened)
+        return Outcome(
+            replace(values, termination=Termination.INFEASIBLE), None, None, None, "none", certificate,
+            Status.INFEASIBLE, self.chosen, conflicts=conflicts,
+        )  # fmt: skip
+
+    def _least_violation(self, arrays: LinearArrays) -> tuple[float, str, np.ndarray]:
+        """Elastic relaxation: the least total violation of rows, each relative to its size, and who violates.
+
+        Its dual bound, recomputed, is the proof of infeasibility; a value of 0 refutes the solver's claim.
+        """
+        from optsched.solvers.highs import Highs
+
+        elastic = elastic_relaxation(arrays)
+        values = Highs().open(elastic).run(replace(self._limits(), gap=None, options={}, on_progress=None))
+        if values.x is None:
+            raise SolverCrashed(f"the infeasibility analysis stopped with {values.words!r}")
+        bound = values.bound
+        if values.y is not None:
+            # Shrink the duals until no slack has a wrong sign: without cost on x the proof only shrinks along.
+            price = np.abs(elastic.A[:, arrays.shape[1] :].T @ values.y).max(initial=0.0)
+            bound = dual_bound(elastic, values.y * (1.0 - 1e-12) / max(1.0, price))
+        needed = 0.0 if bound is None else bound
+        slack = values.x[arrays.shape[1] :]
+        rows = elastic.A[:, arrays.shape[1] :].tocoo()
+        loosened = np.unique(rows.row[slack[rows.col] > 1e-9])
+        return needed, "dual" if values.y is not None else "claimed", loosened
+
+    def _conflicts(
+        self,
+        arrays: LinearArrays,
+        program: AllocationProgram | None,
+        session: Session | None,
+        loosened: np.ndarray,
+    ) -> tuple[Conflict, ...]:
+        """An irreducible infeasible set of rows; where the relaxation is feasible, the rows that must give way."""
+        from optsched.solvers.highs import HighsSession
+
+        has_iis = session is not None and Capability.IIS in (self.chosen or Solver).capabilities
+        analyst = session if has_iis and session is not None else HighsSession(arrays, "simplex")
+        rows = analyst.conflict()
+        if len(rows) == 0:
+            rows = loosened
+        found = [arrays.row_name(int(row)) for row in rows]
+        if program is None:
+            return tuple(Conflict(block, position, f"row {block}[{position}]") for block, position in found)
+        return tuple(describe_row(program, block, position) for block, position in found)
+
+
+def elastic_relaxation(arrays: LinearArrays) -> LinearArrays:
+    """Minimise the total relative violation: every finite side of a row gets a slack s >= 0 that costs 1.
+
+    A violation counts relative to max(1, |side|), so that GPUs and steps/s weigh alike.
+    """
+    rows, columns = arrays.shape
+    above = np.flatnonzero(np.isfinite(arrays.row_upper))
+    below = np.flatnonzero(np.isfinite(arrays.row_lower))
+    scale = np.concatenate(
+        [-np.maximum(1.0, np.abs(arrays.row_upper[above])), np.maximum(1.0, np.abs(arrays.row_lower[below]))]
+    )
+    count = len(scale)
+    slack = sp.csc_matrix((scale, (np.concatenate([above, below]), np.arange(count))), shape=(rows, count))
+    zero, reach = np.zeros(count), np.full(count, 1e9)
+    return replace(
+        arrays,
+        A=sp.csc_matrix(sp.hstack([arrays.A, slack])),
+        lower=np.concatenate([arrays.lower, zero]),
+        upper=np.concatenate([arrays.upper, np.full(count, np.inf)]),
+        cost=np.concatenate([np.zeros(columns), np.ones(count)]),
+        integer=np.concatenate([arrays.integer, zero.astype(bool)]),
+        maximise=False,
+        offset=0.0,
+        implied_lower=np.concatenate([arrays.implied_lower, zero]),
+        implied_upper=np.concatenate([arrays.implied_upper, reach]),
+    )
+
+
+def _without_noise(y: FloatArray) -> FloatArray:
+    """Duals below 1e-12 of the largest are rounding; the bound is computed without them, so it stays rigorous."""
+    return np.where(np.abs(y) < 1e-12 * np.abs(y).max(initial=0.0), 0.0, y)
+

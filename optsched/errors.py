@@ -1,0 +1,66 @@
+"""Errors that a user can cause, each with the exit code that the command line returns for it."""
+
+from __future__ import annotations
+
+
+class OptschedError(Exception):
+    """Base of every error raised on purpose; anything else is an internal error.
+
+    Attributes
+    ----------
+    exit_code : int
+        What the command line returns (docs/architecture.md, "Exit codes").
+    """
+
+    exit_code = 1
+
+
+class UsageError(OptschedError):
+    """An option, a name or a combination of them makes no sense."""
+
+    exit_code = 2
+
+
+class InvalidInput(OptschedError):
+    """A document or an array is not what the format asks for.
+
+    Parameters
+    ----------
+    path : str
+        Where, e.g. ``jobs[3].steps``; empty for the document as a whole.
+    found : str
+        What stands there, in the user's words.
+    expected : str
+        What should stand there.
+    """
+
+    exit_code = 3
+
+    def __init__(self, path: str, found: str, expected: str) -> None:
+        self.path, self.found, self.expected = path, found, expected
+        where = f"{path}: " if path else ""
+        super().__init__(f"{where}found {found}, expected {expected}")
+
+
+class VerificationFailed(OptschedError):
+    """A certificate does not hold, or a solution file does not agree with its instance."""
+
+    exit_code = 6
+
+
+class SolverUnavailable(OptschedError):
+    """A solver, an algorithm or an extra that was asked for is not installed or lacks the capability."""
+
+    exit_code = 7
+
+
+class SolverCrashed(OptschedError):
+    """A back-end raised or returned garbage; the message has its own words."""
+
+    exit_code = 7
+
+
+class Interrupted(OptschedError):
+    """Stopped by the user before any feasible point was found."""
+
+    exit_code = 130

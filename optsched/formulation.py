@@ -1,0 +1,213 @@
+"""What a formulation is: objective and constraints over candidates; and what a side constraint is."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from optsched.candidates import Candidates, Classes
+from optsched.engine import Engine, Outcome
+from optsched.errors import UsageError
+from optsched.instance import FORMAT
+from optsched.instance.reading import translate
+from optsched.program import AllocationProgram, LinearProgram, SideRows, Variables
+from optsched.program.allocation import Total
+from optsched.solution import Allocation, Certificate, Conflict, Solution, SolverRecord, Status, Termination
+
+Extend = Callable[[LinearProgram, Mapping[str, Variables], Classes], None]
+"""A researcher's own rows: called with the program, its blocks of variables by name, and the classes."""
+
+
+class FormulationOptions(BaseModel):
+    """Base of the options of formulations and side constraints; they appear in ``--help`` and in the docs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Infeasible(Exception):
+    """Raised by a side constraint that no allocation can meet; carries the requirement in words."""
+
+    def __init__(self, conflicts: Sequence[Conflict]) -> None:
+        super().__init__("; ".join(conflict.words for conflict in conflicts))
+        self.conflicts = tuple(conflicts)
+
+
+class SideConstraint(ABC):
+    """Rows that compose with any allocation formulation: deadlines, budgets, quotas ..."""
+
+    kind: ClassVar[str]
+    reads: ClassVar[frozenset[str]] = frozenset()
+
+    class Options(FormulationOptions):
+        """No options."""
+
+    def __init__(self, options: FormulationOptions) -> None:
+        self.options = options
+
+    @abstractmethod
+    def rows(self, C: Classes) -> SideRows | None:
+        """Rows over the columns of the classes, or None if there is nothing to demand; may raise `Infeasible`."""
+
+    def document(self) -> dict[str, Any]:
+        """The constraint as it stands in an instance or solution file."""
+        return {"kind": self.kind, **self.options.model_dump()}
+
+
+class Formulation(ABC):
+    """Objective and constraints over candidates.
+
+    A subclass's docstring is its mathematics. ``reads`` declares the job arrays that it looks at: jobs that agree in
+    these (and in their columns) are one class.
+    """
+
+    name: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()
+    accepts: ClassVar[frozenset[str]] = frozenset({FORMAT})
+    reads: ClassVar[frozenset[str]] = frozenset()
+    sense: ClassVar[Literal["max", "min", "rule"]] = "max"
+    objective_words: ClassVar[str] = "objective"
+    """What the objective is, with its unit."""
+
+    class Options(FormulationOptions):
+        """No options."""
+
+    def __init__(
+        self,
+        options: FormulationOptions | None = None,
+        constraints: Sequence[SideConstraint] = (),
+        extend: Extend | None = None,
+    ) -> None:
+        self.options: Any = self.Options() if options is None else options
+        self.constraints = tuple(constraints)
+        self.extend = extend
+
+    @abstractmethod
+    def build(self, C: Classes) -> AllocationProgram:
+        """The program over the columns of the classes, without side constraints."""
+
+    def report(self, value: float) -> float:
+        """The program's value in the units of the objective; monotone."""
+        return value
+
+    def worth(self, value: float) -> float:
+        """Improvement of the objective per improvement of the program's value, at this value."""
+        return 1.0
+
+    # --- the way from candidates to a solution ----------------------------------------------------------------------
+
+    def classes(self, candidates: Candidates) -> Classes:
+        """Classes of the jobs that neither the formulation nor its side constraints can tell apart."""
+        return candidates.classes(self.reads.union(*(constraint.reads for constraint in self.constraints)))
+
+    def program(self, C: Classes) -> AllocationProgram:
+        """`build` with the side constraints; may raise `Infeasible`."""
+        rows = [constraint.rows(C) for constraint in self.constraints]
+        program = self.build(C)
+        return replace(program, side=(*program.side, *(side for side in rows if side is not None)), extend=self.extend)
+
+    def solve(self, candidates: Candidates, engine: Engine) -> Solution:
+        """Build, solve and certify."""
+        started = time.perf_counter()
+        C = self.classes(candidates)
+        try:
+            program = self.program(C)
+        except Infeasible as error:
+            return self._infeasible(candidates, error.conflicts)
+        engine.timings["build"] = time.perf_counter() - started
+        if len(C) == 0:
+            return self._empty(candidates, C)
+        return self.solution(candidates, program, engine.solve_allocation(program), engine)
+
+    def solution(
+        self, candidates: Candidates, program: AllocationProgram, outcome: Outcome, engine: Engine
+    ) -> Solution:
+        """An outcome of the engine in the units of the formulation."""
+        C = program.classes
+        found = outcome.x is not None and outcome.value is not None
+        prices: dict[str, float] = {}
+        if outcome.duals is not None and found:
+            worth = self.worth(outcome.value or 0.0)
+            prices = {
+                name: float(price) * worth + 0.0
+                for name, price in zip(C.resources.names, outcome.duals["capacity"], strict=True)
+            }
+        return Solution(
+            candidates=candidates,
+            formulation=self.name,
+            options=self.options.model_dump(),
+            constraints=self._constraint_documents(),
+            solver=SolverRecord(
+                outcome.solver.name,
+                outcome.solver.version(),
+                dict(engine.limits.options),
+                engine.limits.seed,
+                engine.reason,
+                engine.iterations,
+                engine.nodes,
+                tuple(engine.rebuilt),
+            ),
+            sense=self.sense,
+            objective=self.report(outcome.value) if found and outcome.value is not None else None,
+            bound=None if outcome.bound is None else self.report(outcome.bound),
+            bound_source=outcome.bound_source,
+            termination=outcome.values.termination,
+            status=outcome.status,
+            certificate=outcome.certificate,
+            allocation=Allocation(C, outcome.x, program.integral) if outcome.x is not None else None,
+            prices=prices,
+            duals=outcome.duals,
+            conflicts=outcome.conflicts,
+            reproducible=outcome.values.termination not in (Termination.TIME_LIMIT, Termination.INTERRUPTED),
+            timings=dict(engine.timings),
+        )
+
+    def _constraint_documents(self) -> tuple[dict[str, Any], ...]:
+        documents = [constraint.document() for constraint in self.constraints]
+        return (*documents, *([{"kind": "extend"}] if self.extend is not None else []))
+
+    def _bare(self, candidates: Candidates, **given: Any) -> Solution:
+        default: dict[str, Any] = {
+            "candidates": candidates,
+            "formulation": self.name,
+            "options": self.options.model_dump(),
+            "constraints": self._constraint_documents(),
+            "solver": SolverRecord("none", ""),
+            "sense": self.sense,
+            "objective": None,
+            "bound": None,
+            "bound_source": "none",
+            "termination": Termination.CLOSED_FORM,
+            "status": Status.OPTIMAL,
+            "certificate": Certificate(True, "rule", {}),
+            "allocation": None,
+        }
+        return Solution(**(default | given))
+
+    def _infeasible(self, candidates: Candidates, conflicts: Sequence[Conflict]) -> Solution:
+        return self._bare(
+            candidates, termination=Termination.INFEASIBLE, status=Status.INFEASIBLE, conflicts=tuple(conflicts)
+        )
+
+    def _empty(self, candidates: Candidates, C: Classes) -> Solution:
+        """No job is in the program: an empty total is 0, an empty minimum does not exist."""
+        import numpy as np
+
+        total = isinstance(self.build(C).utility, Total)
+        objective = self.report(0.0) if total else None
+        return self._bare(candidates, objective=objective, bound=objective, allocation=Allocation(C, np.zeros(C.columns)))
+
+
+def options_from(owner: type[Formulation] | type[SideConstraint], given: Mapping[str, Any]) -> FormulationOptions:
+    """Options of a formulation or side constraint from plain values; raises `UsageError`."""
+    label = getattr(owner, "name", None) or getattr(owner, "kind", "")
+    try:
+        return owner.Options.model_validate(dict(given))
+    except ValidationError as error:
+        told = translate(error, "", owner.Options)
+        known = ", ".join(owner.Options.model_fields) or "none"
+        raise UsageError(f"option of {label}: {told} (its options: {known})") from None

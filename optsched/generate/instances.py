@@ -1,0 +1,202 @@
+"""The instances that ship with the project. Each function returns a document; the same seed gives the same document."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from optsched.generate.profiles import (
+    Document,
+    Site,
+    best_rate,
+    colocation_documents,
+    instance_document,
+    rounded,
+    workload_document,
+)
+from optsched.generate.workloads import WORKLOADS
+
+HOUR = 3600
+
+
+def _workloads(
+    models: Sequence[str], sites: Sequence[Site], gangs: Sequence[int], random: np.random.Generator
+) -> Document:
+    chosen = [WORKLOADS[model] for model in dict.fromkeys(models)]
+    return {workload.name: workload_document(workload, sites, gangs, random) for workload in chosen}
+
+
+def _steps(workloads: Document, model: str, gpus: int, hours: float) -> int:
+    """Steps that take so many hours in the fastest configuration."""
+    return max(1, round(hours * HOUR * best_rate(workloads[WORKLOADS[model].name]["throughput"], gpus)))
+
+
+QUICKSTART_JOBS = (
+    # model, GPUs, weight, tenant
+    ("ResNet-50", 1, 1, "vision"),
+    ("BERT-base", 4, 2, "language"),
+    ("ResNet-18", 1, 1, "vision"),
+    ("Transformer", 2, 2, "language"),
+    ("VGG-16", 2, 1, "vision"),
+    ("GPT-2-small", 4, 2, "language"),
+    ("CycleGAN", 1, 1, "vision"),
+    ("BERT-large", 4, 4, "language"),
+    ("ResNet-50", 2, 1, "vision"),
+    ("BERT-base", 1, 1, "language"),
+    ("LSTM", 1, 1, "language"),
+    ("ViT-B16", 1, 1, "vision"),
+)
+QUICKSTART_DEADLINES = {4: 2.5, 9: 3.0}
+"""Job number -> seconds to its deadline over its shortest run time."""
+
+
+def quickstart(seed: int = 1) -> Document:
+    """Twelve jobs that want 24 GPUs on a cluster of 16, with weights, two tenants, arrivals and two deadlines."""
+    random = np.random.default_rng(seed)
+    sites = (
+        Site("v100", "V100-SXM2-16GB", nodes=2, gpus_per_node=4),
+        Site("p100", "P100-PCIe-16GB", nodes=1, gpus_per_node=4),
+        Site("k80", "K80", nodes=2, gpus_per_node=2, node_bandwidth=1.25),
+    )
+    workloads = _workloads([model for model, *_ in QUICKSTART_JOBS], sites, (1, 2, 4), random)
+    now = 2 * HOUR
+    arrivals = np.sort(random.integers(0, now // 60, len(QUICKSTART_JOBS))) * 60
+    jobs = []
+    for number, (model, gpus, weight, tenant) in enumerate(QUICKSTART_JOBS):
+        hours = math.exp(random.uniform(math.log(1), math.log(8)))
+        steps = round(_steps(workloads, model, gpus, hours), -2)
+        arrival = int(arrivals[number])
+        job = {
+            "id": f"{model.lower()}-{number + 1}", "workload": WORKLOADS[model].name, "gpus": gpus, "steps": steps,
+            "weight": weight, "arrival": arrival, "tenant": tenant,
+        }  # fmt: skip
+        if number in QUICKSTART_DEADLINES:
+            job["deadline"] = now + 600 * math.ceil(QUICKSTART_DEADLINES[number] * hours * HOUR / 600)
+        jobs.append(job)
+    document = instance_document("quickstart", now, sites, workloads, jobs)
+    document["tenants"] = [{"name": "vision", "weight": 1}, {"name": "language", "weight": 2}]
+    return document
+
+
+INFEASIBLE_JOBS = (
+    # model, GPUs, hours in the fastest configuration, deadline in hours
+    ("GPT-2-XL", 2, 6, 8),  # 12 GPU-hours of a100
+    ("GPT-2-XL", 2, 6, 8),  # 12
+    ("GPT-2-XL", 2, 5, 8),  # 10: 34 in all, and four GPUs have 32 until the deadline
+    ("ResNet-50", 1, 2, 12),
+    ("BERT-base", 2, 2, 12),
+    ("ViT-B16", 1, 2, 24),
+    ("LSTM", 1, 6, None),
+)
+
+
+def infeasible(seed: int = 2) -> Document:
+    """Seven jobs, six hard deadlines: three jobs are too big for all but one pool, which has time for any two of them.
+
+    Any two run side by side and end in time; all three never do. The seed moves the rates, the conflict stays.
+    """
+    random = np.random.default_rng(seed)
+    sites = (
+        Site("a100", "A100-SXM4-40GB", nodes=1, gpus_per_node=4),
+        Site("v100", "V100-SXM2-16GB", nodes=1, gpus_per_node=4),
+    )
+    workloads = _workloads([model for model, *_ in INFEASIBLE_JOBS], sites, (1, 2, 4), random)
+    jobs = []
+    for number, (model, gpus, hours, deadline) in enumerate(INFEASIBLE_JOBS, 1):
+        steps = _steps(workloads, model, gpus, hours)
+        job = {"id": f"{model.lower()}-{number}", "workload": WORKLOADS[model].name, "gpus": gpus, "steps": steps}
+        jobs.append(job if deadline is None else job | {"deadline": deadline * HOUR})
+    document = instance_document("infeasible", 0, sites, workloads, jobs)
+    document["constraints"] = [{"kind": "deadlines"}]
+    return document
+
+
+PACKING_MODELS = ("ResNet-18", "CycleGAN", "BERT-base", "GPT-2-small", "LSTM", "Mult-VAE")
+
+
+def packing(seed: int = 3) -> Document:
+    """Twenty-four one-GPU jobs of six workloads on eight GPUs, with the rates of all pairs that share a GPU.
+
+    Two pairs of jobs have been seen together: their own entries, a few per cent off, win over those of their workloads.
+    """
+    random = np.random.default_rng(seed)
+    sites = (
+        Site("v100", "V100-SXM2-16GB", nodes=1, gpus_per_node=4),
+        Site("p100", "P100-PCIe-16GB", nodes=1, gpus_per_node=4),
+    )
+    workloads = _workloads(PACKING_MODELS, sites, (1,), random)
+    jobs = []
+    for number, model in enumerate(PACKING_MODELS * 4, 1):
+        steps = round(_steps(workloads, model, 1, math.exp(random.uniform(math.log(0.5), math.log(6)))), -2)
+        job = {"id": f"{model.lower()}-{number}", "workload": WORKLOADS[model].name, "steps": steps}
+        jobs.append(job | {"weight": 2} if number % 8 == 0 else job)
+    document = instance_document("packing", 0, sites, workloads, jobs)
+    entries = colocation_documents(PACKING_MODELS, sites, workloads)
+    for first, second in ((0, 4), (2, 3)):
+        seen = next(entry for entry in entries if entry["workloads"] == [jobs[k]["workload"] for k in (first, second)])
+        factor = 0.9 + 0.05 * random.random()
+        entries.append(
+            {"jobs": [jobs[first]["id"], jobs[second]["id"]], "pool": seen["pool"], "gpus": 1}
+            | {"throughput": [rounded(factor * rate) for rate in seen["throughput"]]}
+        )
+    document["colocation"] = entries
+    return document
+
+
+LARGE_GANGS = ((1, 2, 4, 8), (0.7, 0.1, 0.15, 0.05))
+LARGE_WEIGHTS = ((1, 2, 4), (0.8, 0.15, 0.05))
+LARGE_MODELS = tuple(model for model in WORKLOADS if model != "LSTM")
+"""Without the one that is as fast on every GPU: alone it would set the max-min level, whatever the capacity."""
+LARGE_LONGEST = 48.0
+"""Longest job in hours: longer ones are drawn again, as one of them alone would be the makespan."""
+
+
+def large(seed: int = 4, jobs: int = 2000) -> Document:
+    """Many jobs with heavy-tailed sizes (log-normal: median 4 h, sigma 1.2, at most 48 h) on four pools.
+
+    All jobs have different numbers of steps. The pools have a sixth of the GPUs that the jobs want, shared out by a
+    Dirichlet(5) draw and rounded to whole nodes.
+    """
+    random = np.random.default_rng(seed)
+    types = (
+        ("h100", "H100-SXM5-80GB", 8, 50.0),
+        ("a100", "A100-SXM4-40GB", 8, 12.5),
+        ("v100", "V100-SXM2-16GB", 8, 12.5),
+        ("t4", "T4", 4, 12.5),
+    )
+    gangs = random.choice(LARGE_GANGS[0], jobs, p=LARGE_GANGS[1])
+    weights = random.choice(LARGE_WEIGHTS[0], jobs, p=LARGE_WEIGHTS[1])
+    shares = random.dirichlet([5.0] * 4) * gangs.sum() / 6
+    sites = [
+        Site(name, gpu, max(2, round(share / size)), size, bandwidth)
+        for (name, gpu, size, bandwidth), share in zip(types, shares.tolist(), strict=True)
+    ]
+    workloads = _workloads(LARGE_MODELS, sites, LARGE_GANGS[0], random)
+    now = 72 * HOUR
+    arrivals = np.sort(random.integers(0, now, jobs))
+    models = random.choice(LARGE_MODELS, jobs).tolist()
+    hours = np.full(jobs, np.inf)
+    while (again := hours > LARGE_LONGEST).any():
+        hours[again] = 4 * np.exp(1.2 * random.standard_normal(int(again.sum())))
+    rows: list[Document] = []
+    taken: set[int] = set()
+    for number in range(jobs):
+        model, gpus = models[number], int(gangs[number])
+        steps = _steps(workloads, model, gpus, float(hours[number]))
+        while steps in taken:
+            steps += 1
+        taken.add(steps)
+        row = {"id": f"j{number + 1:04d}", "workload": WORKLOADS[model].name, "gpus": gpus, "steps": steps}
+        rows.append(row | {"weight": int(weights[number]), "arrival": int(arrivals[number])})
+    return instance_document("large", now, sites, workloads, rows)
+
+
+INSTANCES: dict[str, Callable[[], Document]] = {
+    "quickstart": quickstart,
+    "infeasible": infeasible,
+    "packing": packing,
+    "large": large,
+}
+"""What ships, by name: ``instances/<name>.json``."""

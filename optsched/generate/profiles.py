@@ -1,0 +1,146 @@
+"""Parts of instance documents: pools, workloads with their rates, co-location entries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+
+from optsched.generate.hardware import GPUS, Gpu
+from optsched.generate.rates import fits, in_half, rate, slowdown
+from optsched.generate.workloads import WORKLOADS, Training
+
+NOISE = 0.05
+"""Standard deviation of the log of a measured rate around its closed form: two measurements differ by some per cent."""
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A pool to be: equal nodes with one GPU type.
+
+    Attributes
+    ----------
+    name : str
+    gpu : str
+        Key of `GPUS`.
+    nodes, gpus_per_node : int
+    node_bandwidth : float
+        Network card of a node, GB/s per direction.
+    """
+
+    name: str
+    gpu: str
+    nodes: int
+    gpus_per_node: int
+    node_bandwidth: float = 12.5
+
+    @property
+    def type(self) -> Gpu:
+        """Facts of the GPU type."""
+        return GPUS[self.gpu]
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the pool."""
+        return self.nodes * self.gpus_per_node
+
+    def spreads(self, gpus: int) -> list[int]:
+        """Numbers of nodes to spread a gang over: as few as can be, and twice as many if there are so many."""
+        fewest = math.ceil(gpus / self.gpus_per_node)
+        return [nodes for nodes in (fewest, 2 * fewest) if nodes <= min(gpus, self.nodes)]
+
+    def document(self) -> Document:
+        """Pool of an instance document."""
+        gpu = self.type
+        return {
+            "name": self.name, "gpu": gpu.name, "nodes": self.nodes, "gpus_per_node": self.gpus_per_node,
+            "gpu_memory": gpu.memory, "cost_per_gpu_hour": gpu.price, "watts_per_gpu": gpu.watts,
+            "bandwidth": {"intra_node": gpu.link_bandwidth, "node": self.node_bandwidth},
+        }  # fmt: skip
+
+
+def rounded(value: float) -> float:
+    """Four significant digits: what a measurement would give, and short in the file."""
+    return float(f"{value:.4g}")
+
+
+def workload_document(
+    workload: Training, sites: Sequence[Site], gangs: Sequence[int], random: np.random.Generator
+) -> Document:
+    """Workload of an instance document, with rates by pool, GPU count and nodes spanned.
+
+    A pool whose GPUs are too small in memory is left out, as is a gang that is larger than the pool. One noise factor
+    per pool, the same for all counts: noise doesn't bend the scaling.
+    """
+    throughput: dict[str, Document] = {}
+    for site in sites:
+        noise = math.exp(NOISE * float(random.standard_normal()))
+        if not fits(workload, site.type):
+            continue
+        by_count: Document = {}
+        for gpus in gangs:
+            rates = {
+                str(nodes): rounded(noise * rate(workload, site.type, gpus, nodes, site.node_bandwidth))
+                for nodes in site.spreads(gpus)
+            }
+            if rates:
+                by_count[str(gpus)] = rates["1"] if gpus == 1 else rates
+        throughput[site.name] = by_count
+    return {
+        "throughput": throughput,
+        "gpu_memory": round(workload.memory(workload.mixed), 1),
+        "parameters": {
+            "batch": workload.batch, "model_parameters": round(workload.parameters),
+            "forward_flops": round(rounded(workload.forward_flops)),
+            "precision": "mixed" if workload.mixed else "single", "source": workload.source,
+        },
+    }  # fmt: skip
+
+
+def best_rate(throughput: Mapping[str, Any], gpus: int) -> float:
+    """Highest rate of a gang over all pools and spreads, steps/s."""
+    best = 0.0
+    for by_count in throughput.values():
+        entry = by_count.get(str(gpus), 0.0)
+        best = max(best, *entry.values()) if isinstance(entry, dict) else max(best, entry)
+    return best
+
+
+def instance_document(
+    name: str, now: int, sites: Sequence[Site], workloads: Document, jobs: list[Document]
+) -> Document:
+    """An instance document without tenants, constraints and co-location."""
+    return {
+        "format": "optsched-instance/1",
+        "name": name,
+        "round": 360,
+        "now": now,
+        "cluster": {"pools": [site.document() for site in sites]},
+        "workloads": workloads,
+        "jobs": jobs,
+    }
+
+
+def colocation_documents(models: Sequence[str], sites: Sequence[Site], workloads: Document) -> list[Document]:
+    """Entries for all pairs of workloads, equal ones too, on one GPU of each pool that holds both.
+
+    Both rates are those in ``workloads``, divided by the pair's slowdown.
+    """
+    entries = []
+    for site in sites:
+        for pair in combinations_with_replacement([WORKLOADS[model] for model in models], 2):
+            names = [workload.name for workload in pair]
+            alone = [workloads[name]["throughput"].get(site.name) for name in names]
+            memory = sum(workload.memory(in_half(workload, site.type)) for workload in pair)
+            if None in alone or memory > site.type.memory:
+                continue
+            factor = slowdown(*pair, site.type)
+            rates = [rounded(by_count["1"] / factor) for by_count in alone if by_count is not None]
+            entries.append({"workloads": names, "pool": site.name, "gpus": 1, "throughput": rates})
+    return entries

@@ -1,0 +1,25 @@
+"""Documents outside, arrays inside: instance files become validated tables."""
+
+from optsched.instance.cluster import Cluster, Pool, Resource, Tenant
+from optsched.instance.documents import FORMAT
+from optsched.instance.files import instance_bytes, json_schema, read_instance
+from optsched.instance.instance import Colocation, Instance, Job, Workload
+from optsched.instance.tables import JobTable, OptionTable, RateTable
+
+__all__ = [
+    "FORMAT",
+    "Cluster",
+    "Colocation",
+    "Instance",
+    "Job",
+    "JobTable",
+    "OptionTable",
+    "Pool",
+    "RateTable",
+    "Resource",
+    "Tenant",
+    "Workload",
+    "instance_bytes",
+    "json_schema",
+    "read_instance",
+]

@@ -1,0 +1,164 @@
+"""Instances as ``.npz``: the header as JSON text, the tables as arrays; no pickles."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from typing import Any, Literal
+
+import numpy as np
+
+from optsched.arrays import AnyArray, IntArray, ranges
+from optsched.errors import InvalidInput
+from optsched.instance.build import build_header
+from optsched.instance.documents import (
+    Count,
+    Document,
+    Name,
+    NonEmpty,
+    PositiveCount,
+    RareDocument,
+    Tuple,
+    parse_index,
+)
+from optsched.instance.from_arrays import RATE_FIELDS, as_column, assemble
+from optsched.instance.instance import Instance
+from optsched.instance.reading import parse_json, show, validate
+from optsched.instance.tables import ARRAY_FIELDS, JobNames, RateTable
+from optsched.instance.write import header_document, job_documents
+
+ARCHIVE = "optsched-instance-npz/1"
+JOB_FIELDS = {field: kind for field, kind in ARRAY_FIELDS.items() if field != "options"}
+RARE_FIELDS = tuple(RareDocument.model_fields)
+TIME_STAMP = (1980, 1, 1, 0, 0, 0)
+
+
+class ArchiveHeader(Document):
+    """What an npz file says outside its arrays: the instance without its jobs, and the jobs' rare fields by row."""
+
+    archive: Literal["optsched-instance-npz/1"]
+    instance: dict[str, Any]
+    places: Tuple[Name]
+    levels: Tuple[NonEmpty[PositiveCount]]
+    rare: dict[str, RareDocument]
+    count: Count
+
+
+def to_npz(instance: Instance) -> bytes:
+    """The instance as the bytes of an npz file; equal instances give equal bytes."""
+    table, rates = instance.jobs_table, instance.rates
+    numbered = {"workload": table.workload}
+    numbered["rates"], profiles = _renumber(table.rates)
+    numbered["levels"], levels = _renumber(table.levels)
+    header = {
+        "archive": ARCHIVE,
+        "instance": header_document(instance),
+        "places": list(rates.places),
+        "levels": [list(table.level_lists[row]) for row in levels.tolist()],
+        "rare": {str(row): document for row, document in _rare_jobs(instance)},
+        "count": len(table),
+    }
+    arrays: dict[str, AnyArray] = {f"jobs_{name}": numbered.get(name, getattr(table, name)) for name in JOB_FIELDS}
+    lengths = np.diff(rates.indptr)[profiles]
+    entries = ranges(rates.indptr[profiles], lengths)
+    arrays["rates_indptr"] = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    arrays |= {f"rates_{name}": getattr(rates, name)[entries] for name in RATE_FIELDS[1:]}
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    if not table.names.generated:
+        names = json.dumps([table.names[row] for row in range(len(table))])
+        arrays["names"] = np.frombuffer(names.encode(), np.uint8)
+    return _zip(arrays)
+
+
+def _renumber(index: IntArray) -> tuple[IntArray, IntArray]:
+    """Number the rows used (-1: none) in order of first appearance; the new index and the old row of each number."""
+    values, first, inverse = np.unique(index, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    order = order[values[order] >= 0]
+    rank = np.full(len(values), -1, np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[inverse], values[order]
+
+
+def _rare_jobs(instance: Instance) -> list[tuple[int, dict[str, Any]]]:
+    """What no array holds, of the jobs that have such a thing."""
+    table = instance.jobs_table
+    rows = sorted({*table.running, *table.after, *np.flatnonzero(table.options >= 0).tolist()})
+    documents = job_documents(instance, rows)
+    return [
+        (row, {key: document[key] for key in RARE_FIELDS if key in document})
+        for row, document in zip(rows, documents, strict=True)
+    ]
+
+
+def _zip(arrays: dict[str, AnyArray]) -> bytes:
+    """np.savez_compressed with a fixed time stamp and system, so that the bytes depend on the arrays only."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, array in arrays.items():
+            entry = io.BytesIO()
+            np.lib.format.write_array(entry, np.ascontiguousarray(array), allow_pickle=False)
+            info = zipfile.ZipInfo(f"{name}.npy", TIME_STAMP)
+            info.create_system = 3
+            archive.writestr(info, entry.getvalue(), zipfile.ZIP_DEFLATED, compresslevel=1)
+    return buffer.getvalue()
+
+
+def _unzip(data: bytes) -> dict[str, AnyArray]:
+    """np.load, but reading every entry to its end, where its checksum is."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return {
+                name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(archive.read(name)), allow_pickle=False)
+                for name in archive.namelist()
+            }
+    except Exception as error:  # corrupted bytes make zipfile, zlib and numpy raise a dozen types
+        found = f"an npz file that can't be read ({show(str(error) or type(error).__name__)})"
+        raise InvalidInput("", found, "an npz file written by optsched") from None
+
+
+def from_npz(data: bytes) -> Instance:
+    """Read what `to_npz` wrote, validating it like any other input."""
+    arrays = _unzip(data)
+    header = validate(ArchiveHeader, _json(arrays, "header"), "header")
+    job_arrays = {
+        field: as_column(f"jobs_{field}", _get(arrays, f"jobs_{field}"), kind, header.count)
+        for field, kind in JOB_FIELDS.items()
+    }
+    rate_arrays = {
+        field: as_column(f"rates_{field}", _get(arrays, f"rates_{field}"), "f" if field == "rate" else "i", None)
+        for field in RATE_FIELDS
+    }
+    names = None
+    if "names" in arrays:
+        names = _json(arrays, "names")
+        if not isinstance(names, list):
+            raise InvalidInput("names", show(names), "a list of names")
+    rare = {}
+    for text, document in header.rare.items():
+        row = parse_index(text)
+        if not 0 <= row < header.count:
+            raise InvalidInput("header.rare", f"the key {show(text)}", f"rows below {header.count}")
+        rare[row] = document
+    return assemble(
+        build_header(header.instance),
+        names=JobNames(header.count, None if names is None else tuple(names)),
+        arrays=job_arrays | {"options": np.full(header.count, -1, np.int64)},
+        rates=RateTable(**rate_arrays, places=header.places),
+        level_lists=header.levels,
+        rare=rare,
+    )
+
+
+def _get(arrays: dict[str, AnyArray], name: str) -> AnyArray:
+    if name not in arrays:
+        raise InvalidInput(name, "nothing", "an array of that name")
+    return arrays[name]
+
+
+def _json(arrays: dict[str, AnyArray], name: str) -> Any:
+    text = _get(arrays, name)
+    if text.dtype != np.uint8:
+        raise InvalidInput(name, f"an array of {text.dtype}", "the bytes of a text in JSON")
+    return parse_json(text.tobytes(), name)

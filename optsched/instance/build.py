@@ -1,0 +1,233 @@
+"""Documents to arrays: `build_instance`, with the rules that need more than one field or object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import BoolArray
+from optsched.errors import InvalidInput
+from optsched.instance.build_cluster import build_cluster
+from optsched.instance.cluster import Cluster, Tenant
+from optsched.instance.columns import JobColumns
+from optsched.instance.documents import (
+    FORMAT,
+    ColocationDocument,
+    HeaderDocument,
+    InstanceDocument,
+    JobDocument,
+    WorkloadDocument,
+)
+from optsched.instance.instance import Colocation, Instance, Workload
+from optsched.instance.interning import OptionInterner, RateInterner
+from optsched.instance.reading import key, listed, show, validate, validate_chunks
+from optsched.instance.tables import OWN_GANG, JobTable, OptionTable, RateTable
+
+
+@dataclass(frozen=True)
+class Header:
+    """Everything of an instance but its jobs, validated; ``rates`` has the workloads' profiles and takes the jobs'."""
+
+    document: HeaderDocument
+    cluster: Cluster
+    tenants: tuple[Tenant, ...]
+    workloads: tuple[Workload, ...]
+    rates: RateInterner
+
+    def finish(self, table: JobTable, rates: RateTable, options: OptionTable, labels: Sequence[str] = ()) -> Instance:
+        """Put the jobs in; ``labels`` are workloads that only jobs name."""
+        check_jobs(table, rates)
+        workloads = (*self.workloads, *(Workload(name) for name in labels))
+        return Instance(
+            name=self.document.name,
+            cluster=self.cluster,
+            jobs_table=table,
+            rates=rates,
+            options=options,
+            workloads=workloads,
+            tenants=self.tenants,
+            colocation=build_colocation(self.document.colocation, self.cluster, workloads, table),
+            constraints=tuple(constraint.model_dump() for constraint in self.document.constraints),
+            performance=self.document.performance.model_dump(),
+            round=self.document.round,
+            now=self.document.now,
+        )
+
+
+def build_header(document: Mapping[str, Any]) -> Header:
+    """Validate an instance document without its jobs."""
+    model = validate(HeaderDocument, document, hints=InstanceDocument)
+    cluster = build_cluster(model.cluster)
+    tenants = tuple(Tenant(tenant.name, tenant.weight, tenant.policy) for tenant in model.tenants)
+    seen: set[str] = set()
+    for row, tenant in enumerate(tenants):
+        if tenant.name in seen:
+            raise InvalidInput(f"tenants[{row}].name", f"{show(tenant.name)} a second time", "names that differ")
+        seen.add(tenant.name)
+    rates = RateInterner(cluster)
+    return Header(model, cluster, tenants, _workloads(model, rates, cluster), rates)
+
+
+def build_instance(document: object) -> Instance:
+    """Validate a parsed ``optsched-instance/1`` document and turn it into arrays.
+
+    Raises
+    ------
+    InvalidInput
+        With the path of the field, what was found and what was expected.
+    """
+    if not isinstance(document, Mapping):
+        raise InvalidInput("", show(document), f'an object with "format": "{FORMAT}"')
+    kind = document.get("format")
+    if not isinstance(kind, str) or kind != FORMAT:
+        found = show(kind) if "format" in document else "nothing"
+        raise InvalidInput("format", found, f'"{FORMAT}"')
+    jobs = document.get("jobs")
+    header = build_header({key: value for key, value in document.items() if key != "jobs"})
+    if not isinstance(jobs, list | tuple):
+        raise InvalidInput("jobs", show(jobs) if "jobs" in document else "nothing", "a list of jobs")
+    columns = JobColumns(
+        now=header.document.now,
+        cluster=header.cluster,
+        workload_rows={workload.name: row for row, workload in enumerate(header.workloads)},
+        tenant_rows={tenant.name: row for row, tenant in enumerate(header.tenants)},
+        rates=header.rates,
+        options=OptionInterner(header.cluster),
+    )
+    for start, chunk in validate_chunks(JobDocument, jobs, "jobs"):
+        columns.extend(chunk, start)
+    return header.finish(columns.finish(), header.rates.table(), columns.options.table(), columns.labels)
+
+
+def _workloads(header: HeaderDocument, rates: RateInterner, cluster: Cluster) -> tuple[Workload, ...]:
+    documents: dict[str, WorkloadDocument] = dict(header.workloads)
+    for name, entries in header.throughputs.items():
+        document = documents.get(name, WorkloadDocument())
+        if document.throughput is not None:
+            raise InvalidInput(f"throughputs.{key(name)}", "a second throughput", "none, as workloads gives one")
+        documents[name] = document.model_copy(update={"throughput": entries})
+    workloads = []
+    for name, document in documents.items():
+        in_shorthand = name in header.throughputs
+        path = f"throughputs.{key(name)}" if in_shorthand else f"workloads.{key(name)}.throughput"
+        check_needs(document.demand, cluster, f"workloads.{key(name)}.demand", None, consumable=False)
+        row = -1 if document.throughput is None else rates.add(document.throughput, path)
+        workloads.append(Workload(name, row, document.demand, document.gpu_memory, document.parameters))
+    return tuple(workloads)
+
+
+def check_needs(
+    needs: Iterable[str], cluster: Cluster, path: str, pool: str | None, *, consumable: bool = True
+) -> None:
+    """Check that every resource needed is one of the cluster's, and one that this place can use."""
+    resources = {resource.name: resource for resource in cluster.resources}
+    for name in needs:
+        if name in ("cpu", "memory"):
+            continue
+        if name not in resources:
+            known = ["cpu", "memory", *resources]
+            raise InvalidInput(f"{path}.{key(name)}", "an unknown resource", f"one of {listed(known)}")
+        resource = resources[name]
+        if resource.kind == "consumable" and not consumable:
+            raise InvalidInput(
+                f"{path}.{key(name)}", "a consumable resource", "a renewable one (an option's uses can consume)"
+            )
+        if resource.pool is not None and pool is not None and resource.pool != pool:
+            raise InvalidInput(
+                f"{path}.{key(name)}", f"a resource of pool {show(resource.pool)}", f"one that {show(pool)} has"
+            )
+
+
+def build_colocation(
+    entries: Sequence[ColocationDocument], cluster: Cluster, workloads: Sequence[Workload], table: JobTable
+) -> tuple[Colocation, ...]:
+    """Resolve co-location entries to rows; a pair of jobs or workloads stands once per pool, GPUs and nodes."""
+    workload_rows = {workload.name: row for row, workload in enumerate(workloads)}
+    result: list[Colocation] = []
+    seen: set[tuple[object, ...]] = set()
+    for row, entry in enumerate(entries):
+        path = f"colocation[{row}]"
+        if (entry.workloads is None) == (entry.jobs is None):
+            found = "neither" if entry.jobs is None else "both"
+            raise InvalidInput(path, f"{found} of workloads and jobs", "exactly one of them")
+        pool = pool_row(entry.pool, cluster, f"{path}.pool")
+        if entry.nodes is not None and entry.nodes > entry.gpus:
+            raise InvalidInput(f"{path}.nodes", str(entry.nodes), f"at most the entry's {entry.gpus} GPUs")
+        jobs = workload_pair = None
+        rates = entry.throughput
+        if entry.jobs is not None:
+            jobs = _pair(entry.jobs, table.names.index, f"{path}.jobs", "the id of a job")
+            if jobs[0] == jobs[1]:
+                raise InvalidInput(f"{path}.jobs", f"{show(entry.jobs[0])} twice", "two different jobs")
+            for end, job in enumerate(jobs):
+                if not table.gpus_min[job] <= entry.gpus <= table.gpus_max[job]:
+                    gang = f"{table.gpus_min[job]}" if table.gpus_min[job] == table.gpus_max[job] else "its range"
+                    raise InvalidInput(
+                        f"{path}.gpus", str(entry.gpus), f"the gang of job {show(entry.jobs[end])}, {gang}"
+                    )
+        elif entry.workloads is not None:
+            workload_pair = _pair(
+                entry.workloads, workload_rows.__getitem__, f"{path}.workloads", "the name of a workload"
+            )
+        pair = jobs or workload_pair or (0, 0)
+        place = (jobs is None, *sorted(pair), pool, entry.gpus, entry.nodes)
+        if place in seen:
+            raise InvalidInput(path, "a second entry for the same pair, pool, gpus and nodes", "one entry")
+        seen.add(place)
+        result.append(Colocation(workload_pair, jobs, pool, entry.gpus, entry.nodes or 0, rates))
+    return tuple(result)
+
+
+def _pair(names: tuple[str, str], find: Callable[[str], int], path: str, expected: str) -> tuple[int, int]:
+    rows = []
+    for end, name in enumerate(names):
+        try:
+            rows.append(find(name))
+        except KeyError:
+            raise InvalidInput(f"{path}[{end}]", show(name), expected) from None
+    return rows[0], rows[1]
+
+
+def pool_row(name: str, cluster: Cluster, path: str) -> int:
+    """Row of a pool by name; raises `InvalidInput`."""
+    if name not in cluster.pool_index:
+        raise InvalidInput(path, show(name), f"one of the pools {listed(cluster.pool_index)}")
+    return cluster.pool_index[name]
+
+
+def check_jobs(table: JobTable, rates: RateTable) -> None:
+    """Rules over whole columns of the job table; the first job that breaks one is named."""
+    refuse_first(
+        table,
+        table.gpus_min > table.gpus_max,
+        "gpus",
+        lambda row: f"min {table.gpus_min[row]} above max {table.gpus_max[row]}",
+        "min at most max",
+    )
+    refuse_first(
+        table,
+        table.deadline < table.arrival,
+        "deadline",
+        lambda row: f"{table.deadline[row]:g}, before the arrival {table.arrival[row]:g}",
+        "a deadline after the arrival",
+    )
+    plain = np.zeros(len(rates) + 1, bool)  # the last one stands for "no rates of its own", row -1
+    plain[rates.profile[rates.gpus == OWN_GANG]] = True
+    refuse_first(
+        table,
+        plain[table.rates] & (table.gpus_min < table.gpus_max),
+        "throughput",
+        lambda row: "a plain number in an elastic job",
+        'rates by GPU count such as {"1": 9}',
+    )
+
+
+def refuse_first(table: JobTable, wrong: BoolArray, field: str, found: Callable[[int], str], expected: str) -> None:
+    """Raise `InvalidInput` for the first job where ``wrong`` holds."""
+    rows = np.flatnonzero(wrong)
+    if len(rows):
+        row = int(rows[0])
+        raise InvalidInput(f"jobs[{row}].{field}", f"{found(row)} (job {show(table.names[row])})", expected)

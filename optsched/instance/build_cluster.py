@@ -1,0 +1,126 @@
+"""Cluster documents to `Cluster`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.errors import InvalidInput
+from optsched.instance.cluster import Cluster, Partition, Pool, Resource
+from optsched.instance.documents import (
+    NODE_STATES,
+    ClusterDocument,
+    NodeDocument,
+    PoolDocument,
+    ResourceDocument,
+    parse_index,
+)
+from optsched.instance.reading import listed, show
+from optsched.instance.topology import check_topology
+
+MAX_NODES = 10**7
+MAX_GPUS = 10**9
+RESERVED = ("cpu", "memory")
+
+
+def build_cluster(document: ClusterDocument) -> Cluster:
+    """Check names and references, and keep pools as arrays over their nodes."""
+    pools = tuple(_pool(pool, f"cluster.pools[{row}]") for row, pool in enumerate(document.pools))
+    seen: set[str] = set()
+    for row, pool in enumerate(pools):
+        if pool.name in seen:
+            raise InvalidInput(f"cluster.pools[{row}].name", f"{show(pool.name)} a second time", "names that differ")
+        seen.add(pool.name)
+    _check_node_names(pools)
+    resources: list[Resource] = []
+    for row, resource in enumerate(document.resources):
+        resources.append(_resource(resource, pools, {r.name for r in resources}, f"cluster.resources[{row}]"))
+    if document.topology is not None:
+        check_topology(document.topology, "cluster.topology")
+    return Cluster(pools, tuple(resources), document.topology)
+
+
+def _pool(document: PoolDocument, path: str) -> Pool:
+    nodes = document.nodes
+    if isinstance(nodes, int):
+        if document.gpus_per_node is None:
+            raise InvalidInput(f"{path}.gpus_per_node", "nothing", "the GPUs of each node, as nodes is a count")
+        named: tuple[NodeDocument, ...] = ()
+        count, total = nodes, nodes * document.gpus_per_node
+    else:
+        named, count = nodes, len(nodes)
+        for row, node in enumerate(named):
+            if node.gpus is None and document.gpus_per_node is None:
+                expected = "the GPUs of the node, or gpus_per_node of the pool"
+                raise InvalidInput(f"{path}.nodes[{row}].gpus", "nothing", expected)
+        total = sum((document.gpus_per_node or 0) if node.gpus is None else node.gpus for node in named)
+    if count > MAX_NODES or total > MAX_GPUS:
+        found = f"{count} nodes with {total} GPUs"
+        raise InvalidInput(f"{path}.nodes", found, "at most 10 million nodes and a billion GPUs")
+    return Pool(
+        name=document.name,
+        gpu=document.gpu or document.name,
+        node_names=tuple(node.name for node in named) if named else count,
+        node_gpus=_column([node.gpus for node in named], document.gpus_per_node, count).astype(np.int64),
+        node_cpus=_column([node.cpus for node in named], document.cpus_per_node, count),
+        node_memory=_column([node.memory for node in named], document.memory_per_node, count),
+        node_state=_column([NODE_STATES.index(node.state) for node in named], 0, count).astype(np.int64),
+        node_available_from=_column([node.available_from for node in named], -np.inf, count),
+        gpu_memory=document.gpu_memory,
+        cost_per_gpu_hour=document.cost_per_gpu_hour,
+        watts_per_gpu=document.watts_per_gpu,
+        watts_idle=document.watts_idle,
+        bandwidth={} if document.bandwidth is None else document.bandwidth.model_dump(exclude_none=True),
+        partitions=tuple(
+            Partition(p.profile, p.compute_slices, p.memory_slices, tuple(p.starts), p.memory)
+            for p in document.partitions or ()
+        ),
+    )
+
+
+def _column(given: Sequence[float | None], default: float | None, count: int) -> FloatArray:
+    fill = np.nan if default is None else float(default)
+    if not given:
+        return np.full(count, fill)
+    return np.array([fill if value is None else float(value) for value in given])
+
+
+def _check_node_names(pools: tuple[Pool, ...]) -> None:
+    """Node names are unique in the cluster; generated names of plain pools are ``<pool>-<i>``."""
+    plain = {pool.name: pool.node_names for pool in pools if isinstance(pool.node_names, int)}
+    seen: dict[str, str] = {}
+    for pool_row, pool in enumerate(pools):
+        if isinstance(pool.node_names, int):
+            continue
+        for row, name in enumerate(pool.node_names):
+            head, _, index = name.rpartition("-")
+            owner = head if 0 <= parse_index(index) < plain.get(head, 0) else seen.get(name)
+            if owner is not None:
+                raise InvalidInput(
+                    f"cluster.pools[{pool_row}].nodes[{row}].name",
+                    f"{show(name)} a second time (pool {show(owner)})",
+                    "node names that differ",
+                )
+            seen[name] = pool.name
+
+
+def _resource(document: ResourceDocument, pools: tuple[Pool, ...], known: set[str], path: str) -> Resource:
+    if document.name in RESERVED or document.name in {pool.name for pool in pools}:
+        expected = "a name that is no pool's and neither cpu nor memory (they belong to pools)"
+        raise InvalidInput(f"{path}.name", show(document.name), expected)
+    if document.name in known:
+        raise InvalidInput(f"{path}.name", f"{show(document.name)} a second time", "names that differ")
+    by_name = {pool.name: pool for pool in pools}
+    if document.pool is not None and document.pool not in by_name:
+        raise InvalidInput(f"{path}.pool", show(document.pool), f"one of the pools {listed(by_name)}")
+    if document.nodes is not None:
+        owners = pools if document.pool is None else (by_name[document.pool],)
+        names = {pool.node_name(row) for pool in owners for row in range(len(pool.node_gpus))}
+        for row, name in enumerate(document.nodes):
+            if name not in names:
+                raise InvalidInput(f"{path}.nodes[{row}]", show(name), "the name of a node")
+        if len(set(document.nodes)) < len(document.nodes):
+            raise InvalidInput(f"{path}.nodes", show(list(document.nodes)), "each node once")
+    return Resource(document.name, document.kind, document.capacity, document.pool, document.nodes)

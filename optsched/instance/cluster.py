@@ -1,0 +1,148 @@
+"""The machine side of an instance: pools of nodes, further resources, tenants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.instance.documents import NODE_STATES
+
+UP = NODE_STATES.index("up")
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One MIG profile: compute slices of 7, memory slices of 8, and the slices where it may start."""
+
+    profile: str
+    compute_slices: int
+    memory_slices: int
+    starts: tuple[int, ...]
+    memory: float | None = None
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A group of nodes with one GPU type; nodes may differ in size and state.
+
+    Attributes
+    ----------
+    name, gpu : str
+        The GPU type defaults to the pool's name.
+    node_names : tuple of str, or int
+        Names, or how many nodes there are (then called ``<pool>-<i>``).
+    node_gpus : IntArray, shape (nodes,)
+    node_cpus, node_memory : FloatArray, shape (nodes,)
+        NaN where not stated (then not limited). Memory in GB.
+    node_state : IntArray, shape (nodes,)
+        Index into `NODE_STATES`.
+    node_available_from : FloatArray, shape (nodes,)
+        Seconds; -inf where not stated.
+    gpu_memory : float or None
+        GB per GPU.
+    cost_per_gpu_hour, watts_per_gpu, watts_idle : float or None
+        USD, W (per GPU), W (per idle GPU).
+    bandwidth : mapping
+        GB/s per direction by ``intra_node``, ``node``, ``leaf``.
+    partitions : tuple of Partition
+    """
+
+    name: str
+    gpu: str
+    node_names: tuple[str, ...] | int
+    node_gpus: IntArray
+    node_cpus: FloatArray
+    node_memory: FloatArray
+    node_state: IntArray
+    node_available_from: FloatArray
+    gpu_memory: float | None = None
+    cost_per_gpu_hour: float | None = None
+    watts_per_gpu: float | None = None
+    watts_idle: float | None = None
+    bandwidth: Mapping[str, float] = field(default_factory=dict)
+    partitions: tuple[Partition, ...] = ()
+
+    @classmethod
+    def uniform(cls, name: str, gpus: int, *, gpus_per_node: int = 1, gpu: str | None = None, **more: Any) -> Pool:
+        """A pool of equal nodes with ``gpus`` GPUs in all; the last node takes the rest."""
+        sizes = [gpus_per_node] * (gpus // gpus_per_node) + ([gpus % gpus_per_node] if gpus % gpus_per_node else [])
+        nodes = len(sizes)
+        return cls(
+            name,
+            gpu or name,
+            nodes,
+            np.array(sizes, np.int64),
+            np.full(nodes, np.nan),
+            np.full(nodes, np.nan),
+            np.full(nodes, UP),
+            np.full(nodes, -np.inf),
+            **more,
+        )
+
+    def node_name(self, node: int) -> str:
+        """Name of a node by its row."""
+        return f"{self.name}-{node}" if isinstance(self.node_names, int) else self.node_names[node]
+
+    def usable(self, now: float) -> BoolArray:
+        """Nodes that can take work at ``now``: up, and available from then on."""
+        return np.asarray((self.node_state == UP) & (self.node_available_from <= now))
+
+    def capacity(self, now: float) -> int:
+        """GPUs on usable nodes."""
+        return int(self.node_gpus[self.usable(now)].sum())
+
+    def reach(self, now: float) -> IntArray:
+        """GPUs on the k largest usable nodes, for k = 0, 1, ...: what a gang on k nodes can have at most."""
+        sizes = np.sort(self.node_gpus[self.usable(now)])[::-1]
+        return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A capacity beside GPUs, CPUs and memory: of the cluster (pool and nodes None), a pool, or some nodes."""
+
+    name: str
+    kind: str
+    capacity: float
+    pool: str | None = None
+    nodes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A group of jobs: share by ``weight`` among tenants, by ``policy`` (fairness or fifo) inside."""
+
+    name: str
+    weight: float = 1.0
+    policy: str = "fairness"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Pools, resources and the topology document (None: the default tree, see `optsched.instance.topology`)."""
+
+    pools: tuple[Pool, ...]
+    resources: tuple[Resource, ...] = ()
+    topology: Mapping[str, Any] | None = None
+
+    @cached_property
+    def pool_index(self) -> Mapping[str, int]:
+        """Row of each pool by name."""
+        return {pool.name: row for row, pool in enumerate(self.pools)}
+
+    @cached_property
+    def node_sizes(self) -> Mapping[str, Mapping[str, int]]:
+        """GPUs of each node by name, by pool name."""
+        return {
+            pool.name: {pool.node_name(row): int(gpus) for row, gpus in enumerate(pool.node_gpus)}
+            for pool in self.pools
+        }
+
+    def gpus(self, now: float) -> IntArray:
+        """Usable GPUs of each pool, shape (pools,)."""
+        return np.array([pool.capacity(now) for pool in self.pools], np.int64)

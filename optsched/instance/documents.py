@@ -1,0 +1,383 @@
+"""The instance format ``optsched-instance/1`` as pydantic models: what a document may say, field by field.
+
+These models check one document at a time and are thrown away afterwards; what is kept are arrays
+(`optsched.instance.tables`). Rules that need two fields or two objects are in `optsched.instance.build`.
+
+Units: times in absolute seconds on the clock of ``now``, rates in steps/s of the whole job, memory in GB, bandwidth in
+GB/s per direction, power in W, money in USD.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, PlainValidator, Tag, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from optsched.instance.reading import key
+
+FORMAT = "optsched-instance/1"
+INFINITY = float("inf")
+MAX_FLOAT = sys.float_info.max
+MAX_DEPTH = 100
+"""Levels of nesting of free content (parameters, attributes, topology, constraints)."""
+
+Name = Annotated[str, Field(min_length=1)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=2**31)]
+PositiveCount = Annotated[int, Field(ge=1, le=2**31)]
+Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+
+T = TypeVar("T")
+_FROM_LIST = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
+Tuple = Annotated[tuple[T, ...], _FROM_LIST]
+"""A JSON list, kept as a tuple; sets, which YAML has, are refused: they have no order."""
+NonEmpty = Annotated[tuple[T, ...], _FROM_LIST, Field(min_length=1)]
+Pair = Annotated[tuple[T, T], _FROM_LIST]
+
+RateEntry = tuple[str, int, int, float]
+"""(place, GPUs, nodes spanned, steps/s); 0 GPUs: a plain number; 0 nodes: whatever the count needs."""
+
+
+class Document(BaseModel):
+    """Base of all documents: unknown keys are refused, numbers are not made from text."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def _refuse(subpath: str, found: object, expected: str) -> PydanticCustomError:
+    return PydanticCustomError("optsched", "{expected}", {"subpath": subpath, "found": found, "expected": expected})
+
+
+def _rate(value: object, path: str) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_FLOAT:
+        return float(value) + 0.0  # turns -0.0 into 0.0
+    raise _refuse(path, value, "a finite rate in steps/s, at least 0")
+
+
+def _count(value: object, path: str, what: str) -> int:
+    """A count as a key; YAML also has keys that are numbers."""
+    text = str(value) if type(value) is int and 0 < value < 2**31 else value
+    number = parse_index(text) if isinstance(text, str) else -1
+    if 1 <= number < 2**31:
+        return number
+    raise _refuse(path, value, f"a whole number of {what}, at least 1, as the key")
+
+
+def parse_index(text: str) -> int:
+    """The whole number that a text spells in the one usual way (no sign, space or leading zero); -1 for any other."""
+    usual = text.isascii() and text.isdecimal() and len(text) <= 18 and (text[0] != "0" or text == "0")
+    return int(text) if usual else -1
+
+
+def parse_rates(value: object) -> tuple[RateEntry, ...]:
+    """Flatten ``{"v100": 40.2, "k80": {"2": {"1": 9.0, "2": 8.0}}}`` into rate entries, in the order given."""
+    if not isinstance(value, dict):
+        raise _refuse("", value, 'an object such as {"v100": 40.2} (rates by pool or GPU type)')
+    entries: list[RateEntry] = []
+    for place, by_count in value.items():
+        if not isinstance(place, str):
+            raise _refuse("", place, "text as the key: a pool or GPU type")
+        if type(by_count) is float and 0.0 < by_count < INFINITY:  # the common case, without a call
+            entries.append((place, 0, 0, by_count))
+            continue
+        path = f".{key(place)}"
+        if not isinstance(by_count, dict):
+            entries.append((place, 0, 0, _rate(by_count, path)))
+            continue
+        for count, by_nodes in by_count.items():
+            gpus = _count(count, path, "GPUs")
+            if not isinstance(by_nodes, dict):
+                entries.append((place, gpus, 0, _rate(by_nodes, f"{path}.{gpus}")))
+                continue
+            for nodes, rate in by_nodes.items():
+                spanned = _count(nodes, f"{path}.{gpus}", "nodes spanned")
+                if spanned > gpus:
+                    raise _refuse(f"{path}.{gpus}", nodes, f"at most {gpus} nodes, as the key")
+                entries.append((place, gpus, spanned, _rate(rate, f"{path}.{gpus}.{spanned}")))
+    return tuple(entries)
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written to a file: half of a surrogate pair cannot."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _plain(value: Any, path: str, depth: int) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        if value.isascii() or is_unicode(value):
+            return str(value)
+        raise _refuse(path, value, "text in Unicode")
+    if isinstance(value, int | float):
+        if -MAX_FLOAT <= value <= MAX_FLOAT:
+            return int(value) if isinstance(value, int) else float(value)
+        raise _refuse(path, value, "a finite number")
+    if depth > MAX_DEPTH:
+        raise _refuse("", value, f"data nested at most {MAX_DEPTH} deep")
+    if isinstance(value, list | tuple):
+        return [_plain(item, f"{path}[{row}]", depth + 1) for row, item in enumerate(value)]
+    if isinstance(value, dict):
+        for name in value:
+            if not isinstance(name, str):
+                raise _refuse(path, name, "text as the key")
+        return {_plain(name, path, 0): _plain(item, f"{path}.{key(name)}", depth + 1) for name, item in value.items()}
+    raise _refuse(path, value, "plain data: text, a number, true, false, null, a list or an object")
+
+
+def parse_object(value: object) -> dict[str, Any]:
+    """A copy of an object of free content; it must be what JSON can hold, so that every format keeps it."""
+    if not isinstance(value, dict):
+        raise _refuse("", value, "an object")
+    copy: dict[str, Any] = _plain(value, "", 0)
+    return copy
+
+
+Plain = Annotated[Any, PlainValidator(lambda value: _plain(value, "", 0)), WithJsonSchema({})]
+"""Free content: whatever JSON can hold."""
+PlainObject = Annotated[
+    dict[str, Any], PlainValidator(lambda value: parse_object(value)), WithJsonSchema({"type": "object"})
+]
+"""Free content by name."""
+
+_RATE_SCHEMA = {"type": "number", "minimum": 0}
+Rates = Annotated[
+    tuple[RateEntry, ...],
+    PlainValidator(parse_rates),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "steps/s by pool or GPU type: a number, or by GPU count, or by GPU count and nodes spanned",
+            "additionalProperties": {
+                "anyOf": [
+                    _RATE_SCHEMA,
+                    {
+                        "type": "object",
+                        "additionalProperties": {
+                            "anyOf": [_RATE_SCHEMA, {"type": "object", "additionalProperties": _RATE_SCHEMA}]
+                        },
+                    },
+                ]
+            },
+        }
+    ),
+]
+
+
+class GpuRange(Document):
+    """GPUs of an elastic job: from ``min`` to ``max``, or only the ``levels`` among them."""
+
+    min: PositiveCount
+    max: PositiveCount
+    levels: NonEmpty[PositiveCount] | None = None
+
+
+def _tag(branch: type | tuple[type, ...], name: str, other: str) -> Discriminator:
+    """Choose the branch of a union by the type of the input, so that errors speak of one branch only."""
+    return Discriminator(lambda value: name if isinstance(value, branch) else other)
+
+
+Gpus = Annotated[
+    Annotated[PositiveCount, Tag("<gang>")] | Annotated[GpuRange, Tag("<range>")], _tag(dict, "<range>", "<gang>")
+]
+
+NODE_STATES = ("up", "drain", "down", "reserved")
+NodeState = Literal["up", "drain", "down", "reserved"]
+
+
+class NodeDocument(Document):
+    """One node of a pool; what it leaves out is taken from the pool."""
+
+    name: Name
+    gpus: Count | None = None
+    cpus: NonNegative | None = None
+    memory: NonNegative | None = None
+    state: NodeState = "up"
+    available_from: Finite | None = None
+
+
+class BandwidthDocument(Document):
+    """Bandwidths of the default topology (GPU - node - leaf switch of the pool - spine), GB/s per direction."""
+
+    intra_node: Positive | None = None
+    node: Positive | None = None
+    leaf: Positive | None = None
+
+
+class PartitionDocument(Document):
+    """One way to slice a GPU (MIG): a profile with its compute and memory slices and where it may start."""
+
+    profile: Name
+    compute_slices: PositiveCount
+    memory_slices: PositiveCount
+    starts: NonEmpty[Count]
+    memory: Positive | None = None
+
+
+class PoolDocument(Document):
+    """A group of nodes with one GPU type."""
+
+    name: Name
+    gpu: Name | None = None
+    nodes: Annotated[
+        Annotated[Count, Tag("<count>")] | Annotated[Tuple[NodeDocument], Tag("<list>")],
+        _tag((list, tuple), "<list>", "<count>"),
+    ]
+    gpus_per_node: Count | None = None
+    gpu_memory: Positive | None = None
+    cpus_per_node: NonNegative | None = None
+    memory_per_node: NonNegative | None = None
+    cost_per_gpu_hour: NonNegative | None = None
+    watts_per_gpu: NonNegative | None = None
+    watts_idle: NonNegative | None = None
+    bandwidth: BandwidthDocument | None = None
+    partitions: Tuple[PartitionDocument] | None = None
+
+
+class ResourceDocument(Document):
+    """A capacity beside the GPUs: of the cluster, of a pool, or of a group of nodes."""
+
+    name: Name
+    kind: Literal["renewable", "consumable"] = "renewable"
+    capacity: NonNegative
+    pool: Name | None = None
+    nodes: NonEmpty[Name] | None = None
+
+
+class ClusterDocument(Document):
+    """Pools, further resources and the topology graph (networkx node-link JSON)."""
+
+    pools: NonEmpty[PoolDocument]
+    resources: Tuple[ResourceDocument] = ()
+    topology: PlainObject | None = None
+
+
+class PerformanceDocument(BaseModel):
+    """Name of a performance model and its own options."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+    __pydantic_extra__: dict[str, Plain]
+
+    model: Name
+
+
+class ConstraintDocument(BaseModel):
+    """A side constraint: its kind and that kind's own options."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+    __pydantic_extra__: dict[str, Plain]
+
+    kind: Name
+
+
+class WorkloadDocument(Document):
+    """A kind of work that many jobs do; ``demand`` is per GPU, ``gpu_memory`` too."""
+
+    throughput: Rates | None = None
+    demand: dict[Name, NonNegative] = Field(default_factory=dict)
+    gpu_memory: NonNegative | None = None
+    parameters: PlainObject = Field(default_factory=dict)
+
+
+class TenantDocument(Document):
+    """A group of jobs that shares by ``policy`` inside and by ``weight`` among tenants."""
+
+    name: Name
+    weight: Positive = 1.0
+    policy: Literal["fairness", "fifo"] = "fairness"
+
+
+class OptionDocument(Document):
+    """One explicit way to run a job; ``uses`` are totals, ``duration`` is exact."""
+
+    pool: Name | None = None
+    gpus: Count = 0
+    nodes: PositiveCount | None = None
+    share: Share = 1.0
+    throughput: NonNegative | None = None
+    duration: Positive | None = None
+    uses: dict[Name, NonNegative] = Field(default_factory=dict)
+    value: Finite = 0.0
+    cost: Finite = 0.0
+    attributes: PlainObject = Field(default_factory=dict)
+
+
+class RunningDocument(Document):
+    """Where a job runs now: GPUs are written ``node/index``."""
+
+    pool: Name
+    gpus: NonEmpty[Name]
+    since: Finite | None = None
+
+
+class HistoryDocument(Document):
+    """What a job has had so far; ``isolated_time`` in seconds (finish-time fairness)."""
+
+    isolated_time: NonNegative = 0.0
+
+
+class JobDocument(Document):
+    """A job: work with a number of steps, a gang size or an elastic range of GPUs."""
+
+    id: Name
+    workload: Name | None = None
+    gpus: Gpus = 1
+    steps: NonNegative = 1.0
+    steps_done: NonNegative = 0.0
+    weight: Positive = 1.0
+    arrival: Finite | None = None
+    deadline: Finite | None = None
+    deadline_kind: Literal["hard", "soft"] = "hard"
+    tenant: Name | None = None
+    preemptible: bool = True
+    restart_cost: NonNegative = 0.0
+    running: RunningDocument | None = None
+    after: Tuple[Name] = ()
+    throughput: Rates | None = None
+    options: NonEmpty[OptionDocument] | None = None
+    history: HistoryDocument | None = None
+
+
+class RareDocument(Document):
+    """What few jobs have and no array holds; a part of `JobDocument`."""
+
+    running: RunningDocument | None = None
+    after: Tuple[Name] = ()
+    options: NonEmpty[OptionDocument] | None = None
+
+
+class ColocationDocument(Document):
+    """Throughputs of two jobs, or of any two jobs of two workloads, that share the same GPUs of a pool."""
+
+    workloads: Pair[Name] | None = None
+    jobs: Pair[Name] | None = None
+    pool: Name
+    gpus: PositiveCount = 1
+    nodes: PositiveCount | None = None
+    throughput: Pair[NonNegative]
+
+
+class HeaderDocument(Document):
+    """An instance without its jobs."""
+
+    format: Literal["optsched-instance/1"]
+    name: Name = "unnamed"
+    round: Positive = 360.0
+    now: Finite = 0.0
+    cluster: ClusterDocument
+    performance: PerformanceDocument = PerformanceDocument(model="table")
+    workloads: dict[Name, WorkloadDocument] = Field(default_factory=dict)
+    throughputs: dict[Name, Rates] = Field(default_factory=dict)
+    tenants: Tuple[TenantDocument] = ()
+    constraints: Tuple[ConstraintDocument] = ()
+    colocation: Tuple[ColocationDocument] = ()
+
+
+class InstanceDocument(HeaderDocument):
+    """A whole instance file."""
+
+    jobs: Tuple[JobDocument]

@@ -1,0 +1,102 @@
+"""Instance files: which format a path holds, reading and writing."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from optsched.errors import InvalidInput, UsageError
+from optsched.instance.build import build_instance
+from optsched.instance.documents import InstanceDocument
+from optsched.instance.instance import Instance
+from optsched.instance.reading import parse_json, read_bytes
+
+SUFFIXES = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".npz": "npz"}
+NPZ_MAGIC = b"PK\x03\x04"
+
+
+def read_instance(source: str | Path) -> Instance:
+    """Read an instance file; ``-`` is standard input. The format is told by suffix, npz also by its first bytes."""
+    if str(source) == "-":
+        data, kind = sys.stdin.buffer.read(), "json"
+    else:
+        path = Path(source)
+        data, kind = read_bytes(path), SUFFIXES.get(path.suffix.lower(), "json")
+    if kind == "npz" or data[:4] == NPZ_MAGIC:
+        from optsched.instance.archive import from_npz
+
+        return from_npz(data)
+    with _no_collection():
+        return build_instance(_parse(data, kind))
+
+
+def _parse(data: bytes, kind: str) -> object:
+    if kind == "yaml":
+        from optsched.instance.yaml_text import parse_yaml
+
+        return parse_yaml(data, "instance")
+    return parse_json(data, "instance")
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Pause the cycle collector: a parsed document is a big tree without cycles, walked in vain again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def instance_bytes(instance: Instance, kind: str) -> bytes:
+    """The instance as file content: ``json``, ``yaml`` or ``npz``."""
+    if kind == "npz":
+        from optsched.instance.archive import to_npz
+
+        return to_npz(instance)
+    document = instance.to_document()
+    if kind == "yaml":
+        import yaml
+
+        return yaml.safe_dump(document, sort_keys=False, width=120).encode()
+    if kind != "json":
+        raise UsageError(f"unknown instance format {kind!r}, expected json, yaml or npz")
+    return pretty_json(document).encode()
+
+
+def kind_of(path: Path) -> str:
+    """Format by suffix; raises `UsageError`."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}")
+    return SUFFIXES[path.suffix.lower()]
+
+
+def pretty_json(document: dict[str, object]) -> str:
+    """JSON with one line per list entry (a job, a pool): readable and easy to compare."""
+    parts = []
+    for key, value in document.items():
+        if isinstance(value, list) and value:
+            rows = ",\n".join("  " + json.dumps(item, allow_nan=False) for item in value)
+            parts.append(f" {json.dumps(key)}: [\n{rows}\n ]")
+        elif isinstance(value, dict) and value and all(isinstance(item, dict | list) for item in value.values()):
+            entries = ((json.dumps(name), json.dumps(item, allow_nan=False)) for name, item in value.items())
+            rows = ",\n".join(f"  {name}: {item}" for name, item in entries)
+            parts.append(f" {json.dumps(key)}: {{\n{rows}\n }}")
+        else:
+            parts.append(f" {json.dumps(key)}: {json.dumps(value, allow_nan=False)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def json_schema() -> dict[str, object]:
+    """JSON Schema (draft 2020-12) of ``optsched-instance/1``."""
+    schema = InstanceDocument.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema
+
+
+__all__ = ["InvalidInput", "instance_bytes", "json_schema", "kind_of", "pretty_json", "read_instance"]

@@ -1,0 +1,363 @@
+"""Instances straight from arrays, without a document per job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from optsched.arrays import AnyArray, BoolArray, IntArray, group_rows
+from optsched.errors import InvalidInput
+from optsched.instance.build import Header, build_header
+from optsched.instance.cluster import Cluster
+from optsched.instance.documents import FORMAT, RareDocument, is_unicode
+from optsched.instance.instance import Instance
+from optsched.instance.interning import OptionInterner
+from optsched.instance.job_references import check_running, resolve_predecessors
+from optsched.instance.reading import listed, show
+from optsched.instance.tables import ANY_SPREAD, ARRAY_FIELDS, OWN_GANG, JobNames, JobTable, RateTable
+
+RATE_FIELDS = ("indptr", "place", "gpus", "nodes", "rate")
+DTYPES = {"i": np.int64, "f": np.float64, "b": np.bool_}
+
+AT_LEAST_0 = ("steps", "steps_done", "restart_cost", "isolated_time")
+ABOVE_0 = ("weight",)
+AT_LEAST_1 = ("gpus_min", "gpus_max")
+FINITE = (*AT_LEAST_0, *ABOVE_0, "arrival")
+
+
+def instance_from_arrays(
+    *,
+    pools: Mapping[str, int] | Sequence[Mapping[str, Any]],
+    throughput: ArrayLike | None = None,
+    workload: ArrayLike | None = None,
+    workloads: Mapping[str, Mapping[str, Any]] | None = None,
+    gpus: ArrayLike = 1,
+    steps: ArrayLike = 1.0,
+    steps_done: ArrayLike = 0.0,
+    weight: ArrayLike = 1.0,
+    arrival: ArrayLike | None = None,
+    deadline: ArrayLike = np.inf,
+    soft_deadline: ArrayLike = False,
+    tenant: ArrayLike | None = None,
+    tenants: Sequence[Mapping[str, Any]] = (),
+    preemptible: ArrayLike = True,
+    restart_cost: ArrayLike = 0.0,
+    isolated_time: ArrayLike = 0.0,
+    ids: Sequence[str] | None = None,
+    colocation: Sequence[Mapping[str, Any]] = (),
+    resources: Sequence[Mapping[str, Any]] = (),
+    constraints: Sequence[Any] = (),
+    performance: Mapping[str, Any] | None = None,
+    name: str = "arrays",
+    now: float = 0.0,
+    round: float = 360.0,
+) -> Instance:
+    """Build an instance from arrays over jobs; numbers stand for all jobs.
+
+    Parameters
+    ----------
+    pools : mapping or sequence
+        GPUs by pool name, or pool documents (`optsched.instance.documents.PoolDocument`).
+    throughput : array, shape (jobs, pools), optional
+        steps/s of each job at its own gang on each pool; 0 where it cannot run.
+    workload : int array, shape (jobs,), optional
+        Row in ``workloads`` (in order), -1 for none. A job needs a workload or a row of ``throughput``.
+    workloads, tenants, colocation, resources, constraints, performance
+        As in an instance document.
+    gpus : int or array
+        Gang sizes. (Elastic ranges and explicit options need a document.)
+    steps, steps_done, weight, arrival, deadline, soft_deadline, preemptible, restart_cost, isolated_time
+        As in an instance document; ``deadline`` is inf where absent.
+    tenant : int array, optional
+        Row in ``tenants``, -1 for none.
+    ids : sequence of str, optional
+        Default: j0, j1, ...
+
+    Raises
+    ------
+    InvalidInput
+        Naming the array and the first wrong row.
+    """
+    if isinstance(pools, Mapping):
+        pools = [{"name": pool, "nodes": count, "gpus_per_node": 1} for pool, count in pools.items()]
+    header = build_header(
+        {
+            "format": FORMAT,
+            "name": name,
+            "round": round,
+            "now": now,
+            "cluster": {"pools": _documents(pools), "resources": _documents(resources)},
+            "workloads": {} if workloads is None else _document(workloads),
+            "tenants": _documents(tenants),
+            "colocation": _documents(colocation),
+            "constraints": _documents(constraints),
+            "performance": {"model": "table"} if performance is None else _document(performance),
+        }
+    )
+    given = {
+        "workload": -1 if workload is None else workload, "rates": -1, "options": -1, "levels": -1, "gpus_min": gpus,
+        "gpus_max": gpus, "steps": steps, "steps_done": steps_done, "weight": weight,
+        "arrival": min(0.0, header.document.now) if arrival is None else arrival, "deadline": deadline,
+        "soft_deadline": soft_deadline, "tenant": -1 if tenant is None else tenant, "preemptible": preemptible,
+        "restart_cost": restart_cost, "isolated_time": isolated_time,
+    }  # fmt: skip
+    matrix = None if throughput is None else _as_array("throughput", throughput)
+    values = {field: _as_array(array_name(field), value) for field, value in given.items()}
+    names = None if ids is None else _ids(ids)
+    count = _job_count(values, matrix, names)
+    arrays = {field: as_column(array_name(field), value, ARRAY_FIELDS[field], count) for field, value in values.items()}
+    rates = None
+    if matrix is not None:
+        rates, arrays["rates"] = _profiles(matrix, count, header.cluster)
+    return assemble(
+        header, JobNames(count, names), arrays, rates, where=lambda row, field: f"{array_name(field)}[{row}]"
+    )
+
+
+def array_name(field: str) -> str:
+    """The array, or key of a job document, that a field of the table comes from."""
+    return "gpus" if field in ("gpus_min", "gpus_max") else field
+
+
+def _document(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _documents(values: Any) -> Any:
+    return [_document(value) for value in values] if isinstance(values, list | tuple) else values
+
+
+def _ids(ids: Any) -> tuple[Any, ...]:
+    if isinstance(ids, str) or not isinstance(ids, Iterable):
+        raise InvalidInput("ids", show(ids), "a sequence of texts")
+    return tuple(str(name) if isinstance(name, str) else name for name in ids)
+
+
+def _as_array(name: str, value: Any) -> AnyArray:
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise InvalidInput(name, "rows of different lengths", "an array") from None
+
+
+def _job_count(given: Mapping[str, AnyArray], matrix: AnyArray | None, names: Sequence[Any] | None) -> int:
+    if matrix is not None:
+        if matrix.ndim != 2:
+            raise InvalidInput("throughput", f"an array of shape {matrix.shape}", "shape (jobs, pools)")
+        return len(matrix)
+    if names is not None:
+        return len(names)
+    lengths = [len(array) for array in given.values() if array.ndim == 1]
+    if not lengths:
+        raise InvalidInput("throughput", "nothing", "at least one array over jobs")
+    return lengths[0]
+
+
+def as_column(name: str, array: AnyArray, kind: str, count: int | None) -> AnyArray:
+    """A new array of the kind's type and of shape (count,), or any length for None; one number stands for all rows."""
+    words = {"i": "whole numbers", "f": "numbers", "b": "true or false"}[kind]
+    if array.dtype.kind not in {"i": "iu", "f": "iuf", "b": "b"}[kind] and array.size:
+        raise InvalidInput(name, f"an array of {array.dtype}", words)
+    if count is None and array.ndim != 1:
+        raise InvalidInput(name, f"an array of shape {array.shape}", "one dimension")
+    if count is not None and array.shape not in ((), (count,)):
+        raise InvalidInput(name, f"an array of shape {array.shape}", f"one number or shape ({count},)")
+    if kind == "i" and array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise InvalidInput(name, f"{array.max()}", f"{words} below 2^63")
+    with np.errstate(over="ignore"):  # a long double above the largest float becomes inf, refused later
+        column: AnyArray = array.astype(DTYPES[kind])
+    if kind == "f":
+        column = column + 0.0  # turns -0.0 into 0.0
+    return np.array(np.broadcast_to(column, column.shape if count is None else (count,)))
+
+
+def _profiles(matrix: AnyArray, count: int, cluster: Cluster) -> tuple[RateTable, IntArray]:
+    """Distinct rows of the throughput matrix as profiles of plain numbers, and the profile of each job."""
+    pools = cluster.pools
+    if matrix.dtype.kind not in "iuf":
+        raise InvalidInput("throughput", f"an array of {matrix.dtype}", "numbers")
+    if matrix.shape[1] != len(pools):
+        raise InvalidInput("throughput", f"{matrix.shape[1]} columns", f"one per pool, {len(pools)}")
+    matrix = np.asarray(matrix, np.float64)
+    wrong = ~(np.isfinite(matrix) & (matrix >= 0))
+    if wrong.any():
+        row, pool = np.argwhere(wrong)[0]
+        found = f"{matrix[row, pool]:g}"
+        raise InvalidInput(f"throughput[{row}, {pool}]", found, "a finite rate in steps/s, at least 0")
+    groups = group_rows([matrix[:, pool] for pool in range(matrix.shape[1])], count)
+    distinct = matrix[groups.first]
+    # A zero is left out, but not where the rate of the pool's GPU type, given as another pool's, would step in for it.
+    hides = np.array([pool.gpu != pool.name and pool.gpu in cluster.pool_index for pool in pools])
+    profile, pool = np.nonzero((distinct > 0) | hides)
+    zeros = np.zeros(len(profile), np.int64)
+    rates = RateTable(
+        indptr=np.searchsorted(profile, np.arange(len(distinct) + 1)).astype(np.int64),
+        place=pool.astype(np.int64),
+        gpus=zeros,
+        nodes=zeros,
+        rate=distinct[profile, pool],
+        places=tuple(pool.name for pool in pools),
+    )
+    return rates, groups.inverse
+
+
+def assemble(
+    header: Header,
+    names: JobNames,
+    arrays: Mapping[str, AnyArray],
+    rates: RateTable | None,
+    level_lists: tuple[tuple[int, ...], ...] = (),
+    rare: Mapping[int, RareDocument] | None = None,
+    where: Callable[[int, str], str] = lambda row, field: f"jobs[{row}].{array_name(field)}",
+) -> Instance:
+    """Header + job arrays -> instance, with every rule of the format checked on the arrays.
+
+    Parameters
+    ----------
+    arrays : mapping
+        One array of shape (jobs,) per name of `ARRAY_FIELDS`; ``rates`` indexes the profiles of ``rates``, ``levels``
+        the ``level_lists``; ``options`` are in ``rare``.
+    rare : mapping, optional
+        By job row.
+    where : function
+        How a message names a job's field, given the row and the field.
+    """
+    count = len(names)
+    _check_names(names)
+    own = header.rates.table()
+    limits = {
+        "workload": len(header.workloads),
+        "tenant": len(header.tenants),
+        "levels": len(level_lists),
+        "rates": 0 if rates is None else len(rates),
+    }
+    _check_arrays(arrays, limits, names, where)
+    _check_levels(arrays, level_lists)
+    table = own
+    if rates is not None:
+        _check_rate_table(rates, header)
+        table = _join(own, rates)
+    job_rates = arrays["rates"] + np.where(arrays["rates"] >= 0, len(own), 0)
+    interner = OptionInterner(header.cluster)
+    options = np.full(count, -1, np.int64)
+    running, after = {}, {}
+    for row, document in (rare or {}).items():
+        if document.options is not None:
+            options[row] = interner.add(document.options, f"jobs[{row}].options")
+        if document.running is not None:
+            running[row] = check_running(document.running, header.cluster, f"jobs[{row}].running")
+        if document.after:
+            after[row] = document.after
+    bare = (arrays["workload"] < 0) & (job_rates < 0) & (options < 0)
+    if bare.any():
+        row = int(np.flatnonzero(bare)[0])
+        raise InvalidInput(f"jobs[{row}]", "no workload, throughput or options", "one of them")
+    own_columns = {
+        "rates": job_rates,
+        "options": options,
+        "soft_deadline": arrays["soft_deadline"] & np.isfinite(arrays["deadline"]),
+    }
+    jobs = JobTable(
+        names=names,
+        level_lists=level_lists,
+        running=running,
+        after=resolve_predecessors(after, names),
+        **{field: own_columns.get(field, arrays[field]) for field in ARRAY_FIELDS},
+    )
+    return header.finish(jobs, table, interner.table())
+
+
+def _join(first: RateTable, second: RateTable) -> RateTable:
+    places = tuple(dict.fromkeys((*first.places, *second.places)))
+    place = np.array([places.index(name) for name in second.places], np.int64)
+    return RateTable(
+        indptr=np.concatenate([first.indptr, second.indptr[1:] + first.indptr[-1]]),
+        place=np.concatenate([first.place, place[second.place]]),
+        gpus=np.concatenate([first.gpus, second.gpus]),
+        nodes=np.concatenate([first.nodes, second.nodes]),
+        rate=np.concatenate([first.rate, second.rate]),
+        places=places,
+    )
+
+
+def _check_names(names: JobNames) -> None:
+    if names.generated:
+        return
+    if names.given != len(names):
+        raise InvalidInput("ids", f"{names.given} ids", f"one per job, {len(names)}")
+    seen: set[str] = set()
+    for row in range(len(names)):
+        name = names[row]
+        if not isinstance(name, str) or not name or not (name.isascii() or is_unicode(name)):
+            raise InvalidInput(f"ids[{row}]", show(name), "a non-empty text")
+        if name in seen:
+            raise InvalidInput(f"ids[{row}]", f"{show(name)} a second time", "ids that differ")
+        seen.add(name)
+
+
+def _check_arrays(
+    arrays: Mapping[str, AnyArray], limits: Mapping[str, int], names: JobNames, where: Callable[[int, str], str]
+) -> None:
+    def refuse(field: str, wrong: BoolArray, expected: str) -> None:
+        rows = np.flatnonzero(wrong)
+        if len(rows):
+            row = int(rows[0])
+            raise InvalidInput(where(row, field), f"{arrays[field][row]} (job {show(names[row])})", expected)
+
+    for field in FINITE:
+        refuse(field, ~np.isfinite(arrays[field]), "a finite number")
+    for field in AT_LEAST_0:
+        refuse(field, arrays[field] < 0, "a number of at least 0")
+    for field in ABOVE_0:
+        refuse(field, arrays[field] <= 0, "a number above 0")
+    for field in AT_LEAST_1:
+        refuse(field, (arrays[field] < 1) | (arrays[field] > 2**31), "a whole number of GPUs, at least 1")
+    refuse("deadline", np.isnan(arrays["deadline"]) | np.isneginf(arrays["deadline"]), "a number, or inf for none")
+    for field, limit in limits.items():
+        refuse(field, (arrays[field] < -1) | (arrays[field] >= limit), f"a row below {limit}, or -1 for none")
+
+
+def _check_levels(arrays: Mapping[str, AnyArray], level_lists: Sequence[tuple[int, ...]]) -> None:
+    for number, levels in enumerate(level_lists):
+        if list(levels) != sorted(set(levels)):
+            raise InvalidInput(f"levels[{number}]", show(levels), "counts in increasing order")
+    index, low, high = arrays["levels"], arrays["gpus_min"], arrays["gpus_max"]
+    least = np.array([levels[0] for levels in level_lists] + [0])
+    most = np.array([levels[-1] for levels in level_lists] + [0])
+    rows = np.flatnonzero((index >= 0) & ((low > least[index]) | (high < most[index])))
+    if len(rows):
+        row = int(rows[0])
+        expected = f"different counts from {low[row]} to {high[row]}"
+        raise InvalidInput(f"jobs[{row}].gpus.levels", show(level_lists[index[row]]), expected)
+
+
+def _check_rate_table(table: RateTable, header: Header) -> None:
+    if not set(table.places) <= set(header.rates.places):
+        unknown = min(set(table.places) - set(header.rates.places))
+        raise InvalidInput("throughput", show(unknown), f"one of {listed(header.rates.places)}")
+    entries = len(table.place)
+    shapes = all(len(getattr(table, field)) == entries for field in RATE_FIELDS[1:])
+    ordered = len(table.indptr) > 0 and table.indptr[0] == 0 and table.indptr[-1] == entries
+    if not (shapes and ordered and (np.diff(table.indptr) >= 0).all()):
+        raise InvalidInput("rates", "arrays whose lengths disagree", "a table of profiles")
+    if not (
+        (table.rate >= 0).all()
+        and np.isfinite(table.rate).all()
+        and (table.place >= 0).all()
+        and (table.place < len(table.places)).all()
+        and (table.gpus >= 0).all()
+        and (table.gpus < 2**31).all()
+        and (table.nodes >= 0).all()
+        and (table.nodes <= table.gpus).all()
+    ):
+        raise InvalidInput("rates", "an entry out of range", "finite rates, at least 0, of counts that can be")
+    place = group_rows([table.profile, table.place], entries)
+    count = group_rows([table.profile, table.place, table.gpus], entries)
+    spread = group_rows([table.profile, table.place, table.gpus, table.nodes], entries)
+    alone = (place.count[place.inverse] == 1) | (table.gpus != OWN_GANG)
+    alone &= (count.count[count.inverse] == 1) | (table.nodes != ANY_SPREAD)
+    if len(spread) < entries or not alone.all():
+        raise InvalidInput("rates", "two entries for the same place, GPUs and nodes", "entries that differ")

@@ -1,0 +1,171 @@
+"""`Instance`: a validated scheduling problem, kept as arrays; `Job`: a read-only view of one of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from optsched.instance.cluster import Cluster, Tenant
+from optsched.instance.documents import FORMAT
+from optsched.instance.tables import JobTable, OptionTable, RateTable
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A kind of work: its row of the rate table (-1: none), needs per GPU, and parameters for models."""
+
+    name: str
+    rates: int = -1
+    demand: Mapping[str, float] = field(default_factory=dict)
+    gpu_memory: float | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Colocation:
+    """Throughputs (steps/s) of two jobs, or any two jobs of two workloads, on the same GPUs of a pool."""
+
+    workloads: tuple[int, int] | None
+    jobs: tuple[int, int] | None
+    pool: int
+    gpus: int
+    nodes: int
+    throughput: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Read-only view of one job. Times in seconds, ``deadline`` None where absent."""
+
+    id: str
+    workload: str | None
+    gpus: tuple[int, int]
+    steps: float
+    steps_done: float
+    weight: float
+    arrival: float
+    deadline: float | None
+    tenant: str | None
+    throughput: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A scheduling problem: a cluster, workloads, tenants and a table of jobs.
+
+    Make one with `optsched.load`, `Instance.from_document` or `Instance.from_arrays`
+    (`optsched.instance.build`, `optsched.instance.from_arrays`); all of them validate.
+
+    Attributes
+    ----------
+    name : str
+    cluster : Cluster
+    jobs_table : JobTable
+        One array per field.
+    rates : RateTable
+        Throughput profiles of jobs and workloads.
+    options : OptionTable
+    workloads : tuple of Workload
+    tenants : tuple of Tenant
+    colocation : tuple of Colocation
+    constraints : tuple
+        Side constraints, as documents.
+    performance : mapping
+        ``{"model": name, ...}``.
+    round, now : float
+        Round length and clock, seconds.
+    kind : str
+        The format key; names the kind of problem.
+    """
+
+    name: str
+    cluster: Cluster
+    jobs_table: JobTable
+    rates: RateTable
+    options: OptionTable
+    workloads: tuple[Workload, ...] = ()
+    tenants: tuple[Tenant, ...] = ()
+    colocation: tuple[Colocation, ...] = ()
+    constraints: tuple[Any, ...] = ()
+    performance: Mapping[str, Any] = field(default_factory=lambda: {"model": "table"})
+    round: float = 360.0
+    now: float = 0.0
+    kind: str = FORMAT
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs as a sequence of views, also by name: ``instance.jobs["a"]``."""
+        return Jobs(self)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the content, the same for JSON, YAML, npz and arrays that say the same."""
+        from optsched.instance.digest import content_hash
+
+        return content_hash(self)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Instance:
+        """Build from a parsed instance document; raises `InvalidInput`."""
+        from optsched.instance.build import build_instance
+
+        return build_instance(document)
+
+    @classmethod
+    def from_arrays(cls, **arrays: Any) -> Instance:
+        """Build from arrays, without documents; see `optsched.instance.from_arrays.instance_from_arrays`."""
+        from optsched.instance.from_arrays import instance_from_arrays
+
+        return instance_from_arrays(**arrays)
+
+    def to_document(self) -> dict[str, Any]:
+        """The instance as a document that `from_document` reads back to an equal instance."""
+        from optsched.instance.write import instance_document
+
+        return instance_document(self)
+
+
+class Jobs:
+    """Sequence of `Job` views over an instance's table."""
+
+    __slots__ = ("_instance",)
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+
+    def __len__(self) -> int:
+        return len(self._instance.jobs_table)
+
+    def __iter__(self) -> Iterator[Job]:
+        return (self[row] for row in range(len(self)))
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a job of that name."""
+        if not isinstance(name, str):
+            return False
+        try:
+            self._instance.jobs_table.names.index(name)
+        except KeyError:
+            return False
+        return True
+
+    def __getitem__(self, key: int | str) -> Job:
+        instance, table = self._instance, self._instance.jobs_table
+        row = table.names.index(key) if isinstance(key, str) else range(len(table))[key]
+        workload, tenant, rates = int(table.workload[row]), int(table.tenant[row]), int(table.rates[row])
+        return Job(
+            id=table.names[row],
+            workload=None if workload < 0 else instance.workloads[workload].name,
+            gpus=(int(table.gpus_min[row]), int(table.gpus_max[row])),
+            steps=float(table.steps[row]),
+            steps_done=float(table.steps_done[row]),
+            weight=float(table.weight[row]),
+            arrival=float(table.arrival[row]),
+            deadline=None if np.isinf(table.deadline[row]) else float(table.deadline[row]),
+            tenant=None if tenant < 0 else instance.tenants[tenant].name,
+            throughput=None if rates < 0 else instance.rates.document(rates),
+        )

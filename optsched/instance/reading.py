@@ -1,0 +1,196 @@
+"""Text to checked documents, with every error told as one sentence: where, what was found, what was expected."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pydantic_core
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from optsched.errors import InvalidInput
+
+Model = TypeVar("Model", bound=BaseModel)
+
+CHUNK = 4096
+"""Jobs checked at a time: enough for speed, few enough that their objects never matter for memory."""
+BRANCHES = frozenset({"<gang>", "<range>", "<count>", "<list>"})
+"""Tags of union branches (`optsched.instance.documents`): they stand in pydantic's paths but not in the document."""
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a file; a missing or unreadable one is an `InvalidInput` with the system's words."""
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        where = _printable(str(path))
+        where = where if len(where) <= 150 else f"...{where[-147:]}"
+        raise InvalidInput("", f"no readable file at {where} ({reason})", "a file") from None
+
+
+def parse_json(text: bytes | str, what: str) -> Any:
+    """Parse JSON.
+
+    Of a key that stands twice in one object the last one counts, as in the parsers of Python and JavaScript. NaN and
+    Infinity pass here and are refused later, with the path of their field.
+    """
+    if not text.strip():
+        raise InvalidInput("", f"an empty {what}", "a JSON document")
+    try:
+        return pydantic_core.from_json(text)
+    except ValueError as error:
+        raise InvalidInput("", f"text that is not JSON ({error})", "a JSON document") from None
+
+
+def validate(model: type[Model], document: object, path: str = "", *, hints: type[BaseModel] | None = None) -> Model:
+    """Check a document against a pydantic model, translating the first error.
+
+    ``hints`` is the model whose keys an unknown key may have meant, where that is a larger one.
+    """
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise translate(error, path, hints or model) from None
+
+
+def validate_chunks(model: type[Model], documents: Sequence[object], path: str) -> Iterator[tuple[int, list[Model]]]:
+    """Check a long list piece by piece; yields (index of the first, models)."""
+    adapter = TypeAdapter(list[model])  # type: ignore[valid-type]
+    for start in range(0, len(documents), CHUNK):
+        try:
+            yield start, adapter.validate_python(documents[start : start + CHUNK])
+        except ValidationError as error:
+            raise translate(error, path, model, offset=start) from None
+
+
+def translate(error: ValidationError, path: str, model: type[BaseModel], offset: int | None = None) -> InvalidInput:
+    """Turn pydantic's first error into ours; ``offset`` is added to a leading list index."""
+    first = error.errors(include_url=False)[0]
+    loc, kind = first["loc"], first["type"]
+    where = [part for part in loc if part not in BRANCHES]
+    if offset is not None and where and isinstance(where[0], int):
+        where[0] += offset
+    if kind == "extra_forbidden":
+        name = str(loc[-1])
+        close = difflib.get_close_matches(name, _keys_at(model, where[:-1]), n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        return InvalidInput(join(path, where), f"an unknown key '{key(name)}'", f"one of the format's keys{hint}")
+    context: Mapping[str, Any] = first.get("ctx", {})
+    if kind == "optsched":
+        location = _shorten_middle(join(path, where) + context["subpath"], 120)
+        return InvalidInput(location, show(context["found"]), str(context["expected"]))
+    if kind == "invalid_key":
+        return InvalidInput(join(path, where[:-1]), f"{show(where[-1])} as a key", "text as the key")
+    if kind.startswith("string_") and where[-1:] == ["[key]"]:
+        return InvalidInput(join(path, where[:-2]), f"{show(first['input'])} as a key", f"{_EXPECTED[kind]} as the key")
+    if kind == "missing":
+        return InvalidInput(join(path, where), "nothing", "an entry" if isinstance(where[-1], int) else "this key")
+    if kind == "float_type" and type(first["input"]) is int:
+        return InvalidInput(join(path, where), show(first["input"]), "a finite number")
+    return InvalidInput(join(path, where), show(first["input"]), _expected(kind, context, first["msg"]))
+
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "string_too_short": "a non-empty text",
+    "string_unicode": "text in Unicode",
+    "bool_type": "true or false",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "list_type": "a list",
+    "tuple_type": "a list",
+}
+
+
+def _expected(kind: str, context: Mapping[str, Any], message: str) -> str:
+    if kind in _EXPECTED:
+        return _EXPECTED[kind]
+    if kind == "greater_than_equal":
+        return f"a number of at least {_number(context['ge'])}"
+    if kind == "greater_than":
+        return f"a number above {_number(context['gt'])}"
+    if kind in ("less_than_equal", "less_than"):
+        return f"a number of at most {_number(context.get('le', context.get('lt')))}"
+    if kind in ("too_short", "too_long"):
+        bound = "at least" if kind == "too_short" else "exactly"
+        return f"{bound} {context.get('min_length', context.get('max_length'))} entries"
+    if kind in ("literal_error", "enum"):
+        return f"one of {context['expected']}"
+    return message[:1].lower() + message[1:]
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _keys_at(model: type[BaseModel], where: Sequence[int | str]) -> list[str]:
+    """Keys of the objects that may stand at a place of the document; indices and names lead to the same models."""
+    models = [model]
+    for part in where:
+        inner = [m.model_fields[part].annotation for m in models if isinstance(part, str) and part in m.model_fields]
+        if inner:
+            models = [found for annotation in inner for found in _models_in(annotation)]
+    return [name for m in models for name in m.model_fields]
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in getattr(annotation, "__args__", ()) for model in _models_in(argument)]
+
+
+def join(path: str, parts: Sequence[int | str]) -> str:
+    """A path and what follows it: ``jobs``, [3, "steps"] -> ``jobs[3].steps``."""
+    for part in parts:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        else:
+            path += f".{key(part)}" if path else key(part)
+    return _shorten_middle(path, 120)
+
+
+def key(name: object) -> str:
+    """A key of the document as it stands in a path: on one line and cut to a readable length."""
+    return _shorten(_printable(str(name)), 40) or '""'
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as they stand in a message, cut to a readable length."""
+    return _shorten(", ".join(key(name) for name in names), 80)
+
+
+def show(value: object) -> str:
+    """A value as it would stand in the file, on one line and cut to a readable length."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+        text = text if text.isprintable() else json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        text = _represent(value)
+    return _shorten(text, 60)
+
+
+def _represent(value: object) -> str:
+    try:
+        return _printable(" ".join(repr(value).split()))
+    except (ValueError, RecursionError):  # an int of many digits; endless nesting
+        return f"a value of type {type(value).__name__}"
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else json.dumps(text)[1:-1]
+
+
+def _shorten(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def _shorten_middle(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length // 2]}...{text[3 - length // 2 :]}"

@@ -1,0 +1,204 @@
+"""What is kept of jobs: one array per field, with everything that jobs have in common interned once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.instance.documents import parse_index
+
+OWN_GANG = 0
+"""GPU count of a rate given as a plain number: at the job's own gang (a job's rate) or on 1 GPU (a workload's)."""
+ANY_SPREAD = 0
+"""Nodes spanned of a rate that does not say: as few nodes as the count needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateTable:
+    """Interned throughput profiles; profile p owns the entries ``indptr[p]:indptr[p + 1]``.
+
+    Attributes
+    ----------
+    indptr : IntArray, shape (P + 1,)
+    place : IntArray, shape (E,)
+        Index into ``places``: the name of a pool, else of a GPU type.
+    gpus, nodes : IntArray, shape (E,)
+        GPU count (`OWN_GANG`: plain number) and nodes spanned (`ANY_SPREAD`: as few as needed).
+    rate : FloatArray, shape (E,)
+        steps/s of the whole job; 0 means that it cannot run so.
+    places : tuple of str
+    """
+
+    indptr: IntArray
+    place: IntArray
+    gpus: IntArray
+    nodes: IntArray
+    rate: FloatArray
+    places: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def profile(self) -> IntArray:
+        """Owner of each entry, shape (E,)."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.indptr))
+
+    def document(self, profile: int) -> dict[str, Any]:
+        """The profile as it stands in an instance file."""
+        result: dict[str, Any] = {}
+        for entry in range(self.indptr[profile], self.indptr[profile + 1]):
+            place, rate = self.places[self.place[entry]], float(self.rate[entry])
+            gpus, nodes = int(self.gpus[entry]), int(self.nodes[entry])
+            if gpus == OWN_GANG:
+                result[place] = rate
+            elif nodes == ANY_SPREAD:
+                result.setdefault(place, {})[str(gpus)] = rate
+            else:
+                result.setdefault(place, {}).setdefault(str(gpus), {})[str(nodes)] = rate
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class OptionTable:
+    """Interned lists of explicit options; list o owns the rows ``indptr[o]:indptr[o + 1]``.
+
+    Attributes
+    ----------
+    indptr : IntArray, shape (O + 1,)
+    pool : IntArray, shape (R,)
+        -1 where the option uses resources only.
+    gpus, nodes : IntArray, shape (R,)
+        Totals; nodes is `ANY_SPREAD` where the option does not say.
+    share : FloatArray, shape (R,)
+        Share of each GPU, in (0, 1].
+    throughput, duration : FloatArray, shape (R,)
+        steps/s and seconds; NaN where not given.
+    value, cost : FloatArray, shape (R,)
+    uses : tuple of mappings, length R
+        Totals by resource name.
+    attributes : tuple of mappings, length R
+    """
+
+    indptr: IntArray
+    pool: IntArray
+    gpus: IntArray
+    nodes: IntArray
+    share: FloatArray
+    throughput: FloatArray
+    duration: FloatArray
+    value: FloatArray
+    cost: FloatArray
+    uses: tuple[Mapping[str, float], ...]
+    attributes: tuple[Mapping[str, Any], ...]
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+
+class JobNames:
+    """Names of jobs: a tuple, or ``j0, j1, ...`` never written out."""
+
+    __slots__ = ("_index", "_names", "count")
+
+    def __init__(self, count: int, names: tuple[str, ...] | None = None) -> None:
+        self.count = count
+        self._names = names
+        self._index: dict[str, int] | None = None
+
+    @property
+    def generated(self) -> bool:
+        """Whether the names are ``j0, j1, ...``."""
+        return self._names is None
+
+    @property
+    def given(self) -> int:
+        """How many names are written out."""
+        return 0 if self._names is None else len(self._names)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> str:
+        if self._names is not None:
+            return self._names[index]
+        if not 0 <= index < self.count:
+            raise IndexError(index)
+        return f"j{index}"
+
+    def index(self, name: str) -> int:
+        """Row of a job; raises KeyError."""
+        if self._names is None:
+            row = parse_index(name[1:]) if name[:1] == "j" else -1
+            if 0 <= row < self.count:
+                return row
+            raise KeyError(name)
+        if self._index is None:
+            self._index = {name: row for row, name in enumerate(self._names)}
+        return self._index[name]
+
+
+@dataclass(frozen=True)
+class JobTable:
+    """Jobs as arrays, one entry per job.
+
+    Attributes
+    ----------
+    names : JobNames
+    workload, rates, options, levels, tenant : IntArray
+        Indices into the instance's workloads, rate profiles, option lists, level lists and tenants; -1 where absent.
+    gpus_min, gpus_max : IntArray
+        Equal for a gang.
+    steps, steps_done, weight, arrival, restart_cost : FloatArray
+    deadline : FloatArray
+        Absolute seconds; inf where absent.
+    soft_deadline, preemptible : BoolArray
+    isolated_time : FloatArray
+        Seconds (``history.isolated_time``).
+    level_lists : tuple of tuples
+        Interned ``gpus.levels``.
+    running : mapping from job row to (pool row, GPU names, since)
+    after : mapping from job row to rows of its predecessors
+    """
+
+    names: JobNames
+    workload: IntArray
+    rates: IntArray
+    options: IntArray
+    levels: IntArray
+    gpus_min: IntArray
+    gpus_max: IntArray
+    steps: FloatArray
+    steps_done: FloatArray
+    weight: FloatArray
+    arrival: FloatArray
+    deadline: FloatArray
+    soft_deadline: BoolArray
+    tenant: IntArray
+    preemptible: BoolArray
+    restart_cost: FloatArray
+    isolated_time: FloatArray
+    level_lists: tuple[tuple[int, ...], ...] = ()
+    running: Mapping[int, tuple[int, tuple[str, ...], float | None]] = field(default_factory=dict)
+    after: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def steps_left(self) -> FloatArray:
+        """Steps still to do, at least 0."""
+        return np.maximum(self.steps - self.steps_done, 0.0)
+
+
+ARRAY_FIELDS: Mapping[str, str] = {
+    "workload": "i", "rates": "i", "options": "i", "levels": "i", "gpus_min": "i", "gpus_max": "i", "steps": "f",
+    "steps_done": "f", "weight": "f", "arrival": "f", "deadline": "f", "soft_deadline": "b", "tenant": "i",
+    "preemptible": "b", "restart_cost": "f", "isolated_time": "f",
+}  # fmt: skip
+"""Array fields of `JobTable` and the kind of their entries (integer, float, boolean)."""

@@ -1,0 +1,203 @@
+"""Arrays back to documents: `instance_document`, and files in JSON, YAML and npz."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from optsched.instance.cluster import Cluster, Pool
+from optsched.instance.documents import FORMAT, NODE_STATES, JobDocument
+from optsched.instance.instance import Instance
+from optsched.instance.tables import ANY_SPREAD
+
+
+def instance_document(instance: Instance) -> dict[str, Any]:
+    """The instance as plain data in the format ``optsched-instance/1``; defaults are left out."""
+    return header_document(instance) | {"jobs": job_documents(instance)}
+
+
+def header_document(instance: Instance) -> dict[str, Any]:
+    """Everything but the jobs."""
+    names = instance.jobs_table.names
+    workloads = instance.workloads
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "name": instance.name,
+        "round": instance.round,
+        "now": instance.now,
+        "cluster": cluster_document(instance.cluster),
+        "performance": dict(instance.performance),
+        "workloads": {
+            workload.name: ({} if workload.rates < 0 else {"throughput": instance.rates.document(workload.rates)})
+            | _without_empty(
+                {
+                    "demand": dict(workload.demand),
+                    "gpu_memory": workload.gpu_memory,
+                    "parameters": dict(workload.parameters),
+                }
+            )
+            for workload in workloads
+        },
+        "tenants": [{"name": t.name, "weight": t.weight, "policy": t.policy} for t in instance.tenants],
+        "constraints": list(instance.constraints),
+        "colocation": [
+            _without_empty(
+                {
+                    "workloads": None if entry.workloads is None else [workloads[row].name for row in entry.workloads],
+                    "jobs": None if entry.jobs is None else [names[row] for row in entry.jobs],
+                    "pool": instance.cluster.pools[entry.pool].name,
+                    "gpus": entry.gpus,
+                    "nodes": entry.nodes or None,
+                    "throughput": list(entry.throughput),
+                }
+            )
+            for entry in instance.colocation
+        ],
+    }
+    return document
+
+
+def cluster_document(cluster: Cluster) -> dict[str, Any]:
+    """The cluster part of an instance document."""
+    return {
+        "pools": [_pool_document(pool) for pool in cluster.pools],
+        "resources": [
+            _without_empty(
+                {
+                    "name": resource.name,
+                    "kind": resource.kind,
+                    "capacity": resource.capacity,
+                    "pool": resource.pool,
+                    "nodes": None if resource.nodes is None else list(resource.nodes),
+                }
+            )
+            for resource in cluster.resources
+        ],
+        "topology": None if cluster.topology is None else dict(cluster.topology),
+    }
+
+
+def _pool_document(pool: Pool) -> dict[str, Any]:
+    document: dict[str, Any] = {"name": pool.name, "gpu": pool.gpu}
+    if isinstance(pool.node_names, int) and _uniform(pool):
+        document |= {
+            "nodes": pool.node_names,
+            "gpus_per_node": int(pool.node_gpus[0]) if pool.node_names else 0,
+            "cpus_per_node": _number(pool.node_cpus[0]) if pool.node_names else None,
+            "memory_per_node": _number(pool.node_memory[0]) if pool.node_names else None,
+        }
+    else:
+        document["nodes"] = [
+            _without_empty(
+                {
+                    "name": pool.node_name(row),
+                    "gpus": int(pool.node_gpus[row]),
+                    "cpus": _number(pool.node_cpus[row]),
+                    "memory": _number(pool.node_memory[row]),
+                    "state": NODE_STATES[pool.node_state[row]],
+                    "available_from": _number(pool.node_available_from[row]),
+                }
+            )
+            for row in range(len(pool.node_gpus))
+        ]
+    document |= {
+        "gpu_memory": pool.gpu_memory,
+        "cost_per_gpu_hour": pool.cost_per_gpu_hour,
+        "watts_per_gpu": pool.watts_per_gpu,
+        "watts_idle": pool.watts_idle,
+        "bandwidth": dict(pool.bandwidth),
+        "partitions": [
+            _without_empty(
+                {
+                    "profile": part.profile,
+                    "compute_slices": part.compute_slices,
+                    "memory_slices": part.memory_slices,
+                    "starts": list(part.starts),
+                    "memory": part.memory,
+                }
+            )
+            for part in pool.partitions
+        ],
+    }
+    return _without_empty(document)
+
+
+def _uniform(pool: Pool) -> bool:
+    columns = (pool.node_gpus, pool.node_cpus, pool.node_memory)
+    same = all(len(np.unique(column)) <= 1 for column in columns)
+    return same and not pool.node_state.any() and bool(np.isneginf(pool.node_available_from).all())
+
+
+def job_documents(instance: Instance, rows: Sequence[int] | None = None) -> list[dict[str, Any]]:
+    """The jobs (or the given rows) as documents; a field that has its default is left out."""
+    table, pools = instance.jobs_table, instance.cluster.pools
+    fields = JobDocument.model_fields
+    plain = {
+        "steps": table.steps, "steps_done": table.steps_done, "weight": table.weight,
+        "preemptible": table.preemptible, "restart_cost": table.restart_cost,
+    }  # fmt: skip
+    columns = {name: (array, fields[name].default) for name, array in plain.items()}
+    documents = []
+    for row in range(len(table)) if rows is None else rows:
+        document: dict[str, Any] = {"id": table.names[row]}
+        if table.workload[row] >= 0:
+            document["workload"] = instance.workloads[table.workload[row]].name
+        low, high, levels = int(table.gpus_min[row]), int(table.gpus_max[row]), int(table.levels[row])
+        if low == high and levels < 0:
+            document["gpus"] = low
+        else:
+            document["gpus"] = {"min": low, "max": high}
+            if levels >= 0:
+                document["gpus"]["levels"] = list(table.level_lists[levels])
+        for name, (values, default) in columns.items():
+            if values[row] != default or name == "steps":
+                document[name] = values[row].item()
+        document["arrival"] = float(table.arrival[row])
+        if np.isfinite(table.deadline[row]):
+            document["deadline"] = float(table.deadline[row])
+            document["deadline_kind"] = "soft" if table.soft_deadline[row] else "hard"
+        if table.tenant[row] >= 0:
+            document["tenant"] = instance.tenants[table.tenant[row]].name
+        if row in table.running:
+            pool, gpus, since = table.running[row]
+            document["running"] = _without_empty({"pool": pools[pool].name, "gpus": list(gpus), "since": since})
+        if row in table.after:
+            document["after"] = [table.names[before] for before in table.after[row]]
+        if table.rates[row] >= 0:
+            document["throughput"] = instance.rates.document(int(table.rates[row]))
+        if table.options[row] >= 0:
+            document["options"] = _option_documents(instance, int(table.options[row]))
+        if table.isolated_time[row]:
+            document["history"] = {"isolated_time": float(table.isolated_time[row])}
+        documents.append(document)
+    return documents
+
+
+def _option_documents(instance: Instance, row: int) -> list[dict[str, Any]]:
+    options = instance.options
+    documents = []
+    for r in range(options.indptr[row], options.indptr[row + 1]):
+        document = {
+            "pool": None if options.pool[r] < 0 else instance.cluster.pools[options.pool[r]].name,
+            "gpus": int(options.gpus[r]),
+            "nodes": None if options.nodes[r] == ANY_SPREAD else int(options.nodes[r]),
+            "share": None if options.share[r] == 1.0 else float(options.share[r]),
+            "throughput": _number(options.throughput[r]),
+            "duration": _number(options.duration[r]),
+            "uses": dict(options.uses[r]),
+            "value": float(options.value[r]) or None,
+            "cost": float(options.cost[r]) or None,
+            "attributes": dict(options.attributes[r]),
+        }
+        documents.append(_without_empty(document))
+    return documents
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _without_empty(document: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if value is not None and value != {} and value != []}

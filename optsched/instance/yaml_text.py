@@ -1,0 +1,80 @@
+"""YAML 1.1 to plain data, safe against documents that are small on disk and huge, or endless, in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from optsched.errors import InvalidInput
+
+MAX_DEPTH = 200
+"""Levels of nesting, aliases followed; the C composer would overflow its stack on very deep documents."""
+MAX_VALUES = 10_000_000
+"""Values with every alias written out; a longer file may hold more."""
+
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """The safe loader, which knows plain data only, with a limit on nesting."""
+
+    depth = 0
+
+    def descend_resolver(self, current_node: object, current_index: object) -> None:
+        """Called by the composer on the way into a value."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise yaml.YAMLError(f"more than {MAX_DEPTH} levels of nesting")
+
+    def ascend_resolver(self) -> None:
+        """Called by the composer on the way out of a value."""
+        self.depth -= 1
+
+
+def parse_yaml(text: bytes | str, what: str) -> Any:
+    """Parse YAML 1.1; of a key that stands twice in one object the last one counts, as in JSON."""
+    document = None
+    try:
+        loader = _Loader(text)
+        try:
+            root = loader.get_single_node()
+            if root is not None:
+                _Measure(max(MAX_VALUES, len(text))).measure(root)
+                document = loader.construct_document(root)
+        finally:
+            loader.dispose()
+    except Exception as error:  # PyYAML's constructors let KeyError, AttributeError ... through, e.g. on !!bool 3
+        words = " ".join(str(error).split()) or type(error).__name__
+        words = words if len(words) <= 120 else f"{words[:117]}..."
+        raise InvalidInput("", f"text that is not YAML ({words})", "a YAML document") from None
+    if document is None:
+        raise InvalidInput("", f"an empty {what}", "a YAML document")
+    return document
+
+
+class _Measure:
+    """Counts the values under a node as if aliases were written out, each node once."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._known: dict[int, tuple[int, int] | None] = {}
+
+    def measure(self, node: yaml.Node) -> tuple[int, int]:
+        """(Values, levels of nesting) of a node; refuses one that is too large, too deep, or contains itself."""
+        if id(node) in self._known:
+            known = self._known[id(node)]
+            if known is None:
+                raise yaml.YAMLError("an alias inside the value that it stands for")
+            return known
+        self._known[id(node)] = None
+        values, depth = 1, 0
+        if isinstance(node, yaml.CollectionNode):
+            for child in node.value:
+                for part in child if isinstance(child, tuple) else (child,):
+                    more, below = self.measure(part)
+                    values, depth = values + more, max(depth, below)
+        if values > self._limit or depth >= MAX_DEPTH:
+            raise yaml.YAMLError("aliases that make the document too large or too deep")
+        self._known[id(node)] = values, depth + 1
+        return values, depth + 1

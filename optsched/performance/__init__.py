@@ -1,0 +1,27 @@
+"""Performance models: where throughput coefficients come from."""
+
+from optsched.performance.configurations import Configurations
+from optsched.performance.protocol import (
+    Feasibility,
+    JobBatch,
+    ModelFactory,
+    Observations,
+    PerformanceModel,
+    Prediction,
+    Source,
+)
+
+CATALOGUE = {"table": "optsched.performance.table:TableModel"}
+"""Models by name, loaded on demand."""
+
+__all__ = [
+    "CATALOGUE",
+    "Configurations",
+    "Feasibility",
+    "JobBatch",
+    "ModelFactory",
+    "Observations",
+    "PerformanceModel",
+    "Prediction",
+    "Source",
+]

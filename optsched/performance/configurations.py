@@ -1,0 +1,72 @@
+"""The configurations table: one row per way to run, shared by performance models and candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.instance import Cluster
+
+NO_ATTRIBUTES = 0
+
+ONE_GPU, ONE_NODE, ONE_POOL = 0, 2, 3
+"""Link levels: one GPU; several on one node; several nodes of a pool (1, an NVLink island, needs a topology)."""
+
+
+@dataclass(frozen=True)
+class Configurations:
+    """What describes a way to run, once per way (not per job).
+
+    Attributes
+    ----------
+    pool : IntArray, shape (C,)
+        Row of the cluster's pools, -1 for an option that uses no pool.
+    gpus, nodes : IntArray, shape (C,)
+        GPUs in all and nodes spanned.
+    max_per_node : IntArray, shape (C,)
+        GPUs on the fullest of these nodes when they are spread evenly.
+    link_level : IntArray, shape (C,)
+        0 one GPU, 1 NVLink island, 2 one node, 3 several nodes of a pool.
+    share : FloatArray, shape (C,)
+        Share of each GPU, in (0, 1].
+    attributes : IntArray, shape (C,)
+        Row of ``attribute_sets``.
+    attribute_sets : tuple of mappings
+        Free attributes of options; row 0 is empty.
+    """
+
+    pool: IntArray
+    gpus: IntArray
+    nodes: IntArray
+    share: FloatArray
+    attributes: IntArray
+    attribute_sets: tuple[Mapping[str, Any], ...] = ({},)
+
+    def __len__(self) -> int:
+        return len(self.pool)
+
+    @property
+    def max_per_node(self) -> IntArray:
+        """GPUs on the fullest node, spread evenly."""
+        return -(-self.gpus // np.maximum(self.nodes, 1))
+
+    @property
+    def link_level(self) -> IntArray:
+        """How far apart the GPUs are."""
+        return np.where(self.gpus <= 1, ONE_GPU, np.where(self.nodes <= 1, ONE_NODE, ONE_POOL)).astype(np.int64)
+
+    def cost_per_hour(self, cluster: Cluster) -> FloatArray:
+        """USD per hour of each configuration; NaN where its pool has no price."""
+        return self._per_gpu([pool.cost_per_gpu_hour for pool in cluster.pools])
+
+    def watts(self, cluster: Cluster) -> FloatArray:
+        """Power of the GPUs of each configuration in W; NaN where its pool does not say."""
+        return self._per_gpu([pool.watts_per_gpu for pool in cluster.pools])
+
+    def _per_gpu(self, by_pool: Sequence[float | None]) -> FloatArray:
+        values = np.array([np.nan if value is None else value for value in by_pool] + [0.0])  # last: no pool
+        return np.asarray(values[self.pool] * self.gpus * self.share, np.float64)

@@ -1,0 +1,121 @@
+"""The interface of performance models: arrays in, arrays out, over interned kinds of jobs and configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.instance import Instance
+from optsched.performance.configurations import Configurations
+
+
+class Source(IntEnum):
+    """Where a rate comes from, best first."""
+
+    MEASURED = 0
+    INTERPOLATED = 1
+    PARAMETRIC = 2
+    LEARNED = 3
+    PRIOR = 4
+
+
+class Feasibility(IntEnum):
+    """Why a rate is usable or not; the three kinds of "nothing" are kept apart."""
+
+    OK = 0
+    ZERO_RATE = 1
+    NO_RATE = 2
+    OUT_OF_MEMORY = 3
+
+
+@dataclass(frozen=True)
+class JobBatch:
+    """Kinds of jobs that a model is asked about, structure of arrays of length J.
+
+    Attributes
+    ----------
+    workload : IntArray
+        Row of the instance's workloads, -1 for none; features of workloads live there.
+    profile : IntArray
+        Row of the instance's rate table that speaks for this kind (the job's own, else its workload's), -1 for none.
+    own : BoolArray
+        Whether the profile is the job's own.
+    gang : IntArray
+        Smallest GPU count of the job.
+    """
+
+    workload: IntArray
+    profile: IntArray
+    own: BoolArray
+    gang: IntArray
+
+    def __len__(self) -> int:
+        return len(self.workload)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Throughputs, dense (J, C), or (E,) when edges were given.
+
+    Attributes
+    ----------
+    rate : FloatArray
+        steps/s of the whole job, median; 0 where not feasible, never NaN.
+    log_sd : FloatArray
+        Standard deviation of the log rate.
+    feasible : NDArray[uint8]
+        `Feasibility` of each entry.
+    source : NDArray[uint8]
+        `Source` of each entry.
+    """
+
+    rate: FloatArray
+    log_sd: FloatArray
+    feasible: NDArray[np.uint8]
+    source: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Measured throughputs: rows of kinds, rows of configurations, steps/s, each of length O."""
+
+    jobs: JobBatch
+    configuration: IntArray
+    rate: FloatArray
+
+
+@runtime_checkable
+class PerformanceModel(Protocol):
+    """A model of throughput. ``version`` changes whenever a prediction may change.
+
+    A model is made by its class's ``from_instance(instance, options)``, where ``options`` is the instance's
+    ``performance`` object without ``model``.
+    """
+
+    name: str
+    version: int
+
+    def predict(
+        self, jobs: JobBatch, configurations: Configurations, *, edges: tuple[IntArray, IntArray] | None = None
+    ) -> Prediction:
+        """Predict every (job, configuration), or the pairs ``edges = (job rows, configuration rows)`` only."""
+        ...
+
+    def observe(self, observations: Observations) -> set[int]:
+        """Learn from measurements; returns the workloads whose predictions changed."""
+        ...
+
+
+class ModelFactory(Protocol):
+    """What a registry entry of ``optsched.models`` is: a class with this constructor."""
+
+    @classmethod
+    def from_instance(cls, instance: Instance, options: Mapping[str, Any]) -> PerformanceModel:
+        """Make the model for an instance; refuses options it does not know with `InvalidInput`."""
+        ...

@@ -1,0 +1,26 @@
+"""Programs: linear, allocation and conic models that know no solver."""
+
+from optsched.program.allocation import AllocationProgram, LexicographicMinimum, Minimum, SideRows, Total
+from optsched.program.arrays import Block, LinearArrays
+from optsched.program.conic import Cone, ConicProgram, linear_to_conic
+from optsched.program.linear import Expression, LinearProgram, Relation, Variables
+
+Program = AllocationProgram | LinearProgram | ConicProgram
+
+__all__ = [
+    "AllocationProgram",
+    "Block",
+    "Cone",
+    "ConicProgram",
+    "Expression",
+    "LexicographicMinimum",
+    "LinearArrays",
+    "LinearProgram",
+    "Minimum",
+    "Program",
+    "Relation",
+    "SideRows",
+    "Total",
+    "Variables",
+    "linear_to_conic",
+]

@@ -1,0 +1,227 @@
+"""`AllocationProgram`: fractions of time under a utility; the structure is carried, not recognised later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray
+from optsched.candidates import Classes
+from optsched.errors import UsageError
+from optsched.program.conic import Cone, ConicProgram, linear_to_conic
+from optsched.program.linear import LinearProgram, Variables
+
+
+@dataclass(frozen=True, slots=True)
+class Minimum:
+    """Maximise the smallest level."""
+
+
+@dataclass(frozen=True, slots=True)
+class LexicographicMinimum:
+    """Maximise the smallest level, then the second smallest, and so on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Maximise the sum over jobs of w f(level).
+
+    ``function`` is ``linear`` (f(v) = v), ``log``, or ``power`` (f(v) = v^e / e with e < 1, e != 0).
+    """
+
+    weight: FloatArray
+    function: str = "linear"
+    exponent: float = 1.0
+
+    def slope(self, level: FloatArray) -> FloatArray:
+        """f'(level), elementwise."""
+        if self.function == "linear":
+            return np.ones_like(level)
+        return 1.0 / level if self.function == "log" else level ** (self.exponent - 1.0)
+
+    def value(self, level: FloatArray) -> FloatArray:
+        """f(level), elementwise."""
+        if self.function == "linear":
+            return level
+        with np.errstate(divide="ignore"):
+            return np.log(level) if self.function == "log" else level**self.exponent / self.exponent
+
+
+Utility = Minimum | LexicographicMinimum | Total
+
+
+@dataclass(frozen=True)
+class SideRows:
+    """Rows over the columns of the classes that a side constraint adds: lower <= matrix @ x <= upper.
+
+    Attributes
+    ----------
+    name : str
+    matrix : csr_matrix, shape (rows, N)
+    lower, upper : FloatArray, shape (rows,)
+    describe : callable
+        Row number -> the requirement in the user's words, for the explanation of conflicts.
+    """
+
+    name: str
+    matrix: sp.csr_matrix
+    lower: FloatArray
+    upper: FloatArray
+    describe: Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class AllocationProgram:
+    """Choose x, the totals of the class columns, to maximise a utility of levels.
+
+        level_k(x) = (levels @ x)_k / n_k                     level of every job of class k
+        time       member @ x <= n                            each job at most all the time
+        capacity   usage @ x <= capacity                      each resource
+        side rows  lower <= matrix @ x <= upper
+        x >= 0,  integer if ``integral``
+
+    Attributes
+    ----------
+    classes : Classes
+    utility : Utility
+    levels : csr_matrix, shape (K, N)
+    side : tuple of SideRows
+    integral : bool
+        Whole jobs: each runs in one configuration all the time or not at all.
+    extend : callable or None
+        Called with the lowered linear program, its variables by name and the classes, to add rows of one's own.
+    """
+
+    classes: Classes
+    utility: Utility
+    levels: sp.csr_matrix
+    side: tuple[SideRows, ...] = ()
+    integral: bool = False
+    extend: Callable[[LinearProgram, Mapping[str, Variables], Classes], None] | None = None
+
+    def level(self, x: FloatArray) -> FloatArray:
+        """Level of every job of each class, shape (K,)."""
+        return np.asarray(self.levels @ x / self.classes.count)
+
+    def value(self, x: FloatArray) -> float:
+        """The utility of an allocation (the smallest level for both minima)."""
+        level = self.level(x)
+        if isinstance(self.utility, Total):
+            return float((self.classes.count * self.utility.weight) @ self.utility.value(level))
+        return float(level.min()) if len(level) else 0.0
+
+    @cached_property
+    def highest_level(self) -> FloatArray:
+        """What each job could reach if it had the cluster to itself: its best column all the time, shape (K,)."""
+        C = self.classes
+        entries = self.levels.tocoo()
+        members = np.where(C.class_a == C.class_b, 2.0, 1.0)[entries.col]
+        highest = np.zeros(len(C))
+        np.maximum.at(highest, entries.row, entries.data / members)
+        return highest
+
+    def to_linear(self) -> LinearProgram:
+        """Lower to a linear program (exact for minima and linear totals; the first stage of the lexicographic one).
+
+        Raises
+        ------
+        UsageError
+            For a total of a nonlinear function, which needs `to_conic`.
+        """
+        return self._lowered()[0]
+
+    def complete(self, x: FloatArray) -> FloatArray:
+        """The point of the linear program that an allocation stands for: auxiliary columns recomputed from x."""
+        return x if isinstance(self.utility, Total) else np.append(x, self.value(x))
+
+    def tangent(self, x: FloatArray) -> LinearProgram:
+        """The linear program with the total utility replaced by its tangent at x.
+
+        f is concave, so f(v) <= f(v0) + f'(v0) (v - v0) for all v: any bound on this program is a bound on the
+        allocation program, which is how prices certify a concave utility without the solver that found them.
+        """
+        if not isinstance(self.utility, Total):
+            return self.to_linear()
+        level = np.maximum(self.level(x), np.finfo(float).tiny)
+        slope, size = self.utility.slope(level), self.classes.count * self.utility.weight
+        lp, variables = self._rows()
+        cost = (size * slope / self.classes.count)[np.newaxis, :]
+        constant = float(size @ (self.utility.value(level) - slope * level))
+        lp.maximise((sp.csr_matrix(cost) @ self.levels) @ variables["x"] + constant)
+        return lp
+
+    def _rows(self) -> tuple[LinearProgram, dict[str, Variables]]:
+        """x with its time, capacity and side rows; no objective."""
+        C = self.classes
+        lp = LinearProgram()
+        x = lp.variables(C.columns, name="x", implied=(0.0, C.limit), integer=self.integral)
+        lp.constrain(C.member @ x <= C.count, name="time")
+        lp.constrain(C.usage @ x <= C.capacity, name="capacity")
+        for rows in self.side:
+            lp.constrain((rows.matrix @ x).between(rows.lower, rows.upper), name=rows.name)
+        return lp, {"x": x}
+
+    def _lowered(self) -> tuple[LinearProgram, dict[str, Variables]]:
+        C, utility = self.classes, self.utility
+        lp, variables = self._rows()
+        x = variables["x"]
+        if isinstance(utility, Total):
+            if utility.function != "linear":
+                raise UsageError(f"a total of {utility.function} utilities is not linear; lower it with to_conic()")
+            lp.maximise((sp.csr_matrix(utility.weight[np.newaxis, :]) @ self.levels) @ x)
+        else:
+            highest = float(self.highest_level.min(initial=np.inf)) if len(C) else 0.0
+            t = variables["t"] = lp.variables(1, name="t", implied=(0.0, highest))
+            lp.constrain(self.levels @ x - C.count[:, np.newaxis] @ t >= 0.0, name="levels")
+            lp.maximise(t)
+        if self.extend is not None:
+            self.extend(lp, variables, C)
+        return lp, variables
+
+    def to_conic(self) -> ConicProgram:
+        """Lower to a conic program; a log or power utility of each class is one exponential or power cone."""
+        if self.integral or self.extend is not None:
+            raise UsageError("a conic program takes neither integral allocations nor rows added by extend")
+        if not isinstance(self.utility, Total) or self.utility.function == "linear":
+            return linear_to_conic(self.to_linear().arrays)
+        C, utility = self.classes, self.utility
+        lp, _ = self._rows()
+        u = lp.variables(len(C), name="u", lower=-np.inf)
+        lp.maximise((C.count * utility.weight)[np.newaxis, :] @ u)
+        return self._with_utility_cones(linear_to_conic(lp.arrays), utility)
+
+    def _with_utility_cones(self, base: ConicProgram, utility: Total) -> ConicProgram:
+        """Append (u, 1, level) in the exponential cone, or the power cone that says e u <= level^e, per class."""
+        C, e = self.classes, utility.exponent
+        K, N = len(C), C.columns
+        level = -sp.csr_matrix(sp.diags_array(1.0 / C.count) @ self.levels)  # rows of b - A x, hence the sign
+        level.resize(K, N + K)
+        zero = sp.csr_matrix((K, N + K))
+        negative_u = sp.hstack([sp.csr_matrix((K, N)), -sp.eye_array(K)], format="csr")
+        zeros, ones = np.zeros(K), np.ones(K)
+        if utility.function == "log":  # exp(u) <= level
+            parts = ((negative_u, zeros), (zero, ones), (level, zeros))
+            cone = Cone("exponential", 3)
+        elif e > 0:  # level^e 1^(1 - e) >= e u
+            parts = ((level, zeros), (zero, ones), (e * negative_u, zeros))
+            cone = Cone("power", 3, e)
+        else:  # w = e u >= level^e, that is w^a level^(1 - a) >= 1 with a = 1 / (1 - e)
+            parts = ((e * negative_u, zeros), (level, zeros), (zero, ones))
+            cone = Cone("power", 3, 1.0 / (1.0 - e))
+        order = np.arange(3 * K).reshape(3, K).T.ravel()  # three rows of a class together
+        matrix = sp.vstack([part for part, _ in parts], format="csr")[order]
+        b = np.concatenate([constant for _, constant in parts])[order]
+        return ConicProgram(
+            sp.csc_matrix(sp.vstack([base.A, matrix])),
+            np.concatenate([base.b, b]),
+            base.cost,
+            (*base.cones, *([cone] * K)),
+            base.maximise,
+            base.offset,
+            base.linear,
+        )
+

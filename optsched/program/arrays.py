@@ -1,0 +1,104 @@
+"""What solvers see of a linear program: arrays, with named blocks of rows and columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import BoolArray, FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive rows or columns with a name: ``start`` inclusive, ``stop`` exclusive."""
+
+    name: str
+    start: int
+    stop: int
+
+    @property
+    def slice(self) -> slice:
+        """The block as a slice."""
+        return slice(self.start, self.stop)
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class LinearArrays:
+    """optimise c'x + offset  s.t.  row_lower <= A x <= row_upper,  lower <= x <= upper,  x_j integer where marked.
+
+    Attributes
+    ----------
+    A : csc_matrix, shape (M, N)
+    row_lower, row_upper : FloatArray, shape (M,)
+        -inf, inf where absent.
+    lower, upper : FloatArray, shape (N,)
+    cost : FloatArray, shape (N,)
+    integer : BoolArray, shape (N,)
+    maximise : bool
+    offset : float
+    implied_lower, implied_upper : FloatArray, shape (N,)
+        Finite bounds that every feasible (or some optimal) point keeps; the certificate needs them.
+    rows, columns : tuple of Block
+    """
+
+    A: sp.csc_matrix
+    row_lower: FloatArray
+    row_upper: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    cost: FloatArray
+    integer: BoolArray
+    maximise: bool
+    offset: float
+    implied_lower: FloatArray
+    implied_upper: FloatArray
+    rows: tuple[Block, ...]
+    columns: tuple[Block, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return self.A.shape  # type: ignore[no-any-return]
+
+    @cached_property
+    def by_rows(self) -> sp.csr_matrix:
+        """A by rows."""
+        return self.A.tocsr()
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether any column must be integer."""
+        return bool(self.integer.any())
+
+    def objective(self, x: FloatArray) -> float:
+        """c'x + offset."""
+        return float(self.cost @ x) + self.offset
+
+    def relaxed(self) -> LinearArrays:
+        """The same without integrality."""
+        return replace(self, integer=np.zeros_like(self.integer))
+
+    def row_block(self, name: str) -> Block:
+        """Rows by name; raises KeyError."""
+        return next_named(self.rows, name)
+
+    def row_name(self, row: int) -> tuple[str, int]:
+        """(block, position in the block) of a row."""
+        for block in self.rows:
+            if block.start <= row < block.stop:
+                return block.name, row - block.start
+        raise IndexError(row)
+
+
+def next_named(blocks: tuple[Block, ...], name: str) -> Block:
+    """The block of that name; raises KeyError."""
+    for block in blocks:
+        if block.name == name:
+            return block
+    raise KeyError(name)

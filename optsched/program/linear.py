@@ -1,0 +1,254 @@
+"""`LinearProgram`: linear and mixed-integer programs written block by block on sparse matrices.
+
+    lp = LinearProgram()
+    x = lp.variables(n, name="x", upper=limit)
+    lp.constrain(C.usage @ x <= capacity, name="capacity")
+    lp.maximise(cost @ x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from optsched.arrays import FloatArray
+from optsched.errors import UsageError
+from optsched.program.arrays import Block, LinearArrays
+from optsched.program.bounds import implied_bounds
+
+Matrix = Any
+"""Anything scipy.sparse.csr_matrix accepts."""
+
+
+class Expression:
+    """A vector of affine expressions: sum of matrix x block, plus a constant; shape (rows,)."""
+
+    __array_ufunc__ = None  # let numpy hand over to the reflected operators below
+    __slots__ = ("constant", "terms")
+
+    def __init__(self, terms: Sequence[tuple[sp.csr_matrix, Block]], constant: FloatArray) -> None:
+        self.terms = tuple(terms)
+        self.constant = constant
+
+    @property
+    def rows(self) -> int:
+        """Number of expressions."""
+        return len(self.constant)
+
+    def __rmatmul__(self, matrix: Matrix) -> Expression:
+        matrix = _matrix(matrix)
+        return Expression(
+            [(sp.csr_matrix(matrix @ coefficients), block) for coefficients, block in self.terms],
+            np.asarray(matrix @ self.constant, np.float64),
+        )
+
+    def __mul__(self, factor: ArrayLike) -> Expression:
+        """Scale by a number, or each row by its own."""
+        factors = np.broadcast_to(np.asarray(factor, np.float64), (self.rows,))
+        scale = sp.diags_array(factors)
+        return Expression(
+            [(sp.csr_matrix(scale @ coefficients), block) for coefficients, block in self.terms],
+            factors * self.constant,
+        )
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Expression:
+        return self * -1.0
+
+    def __add__(self, other: Expression | ArrayLike) -> Expression:
+        if isinstance(other, Expression):
+            rows = max(self.rows, other.rows)
+            left, right = self._stretched(rows), other._stretched(rows)
+            return Expression([*left.terms, *right.terms], left.constant + right.constant)
+        constant = np.asarray(other, np.float64)
+        stretched = self._stretched(len(constant)) if constant.ndim else self
+        return Expression(stretched.terms, stretched.constant + constant)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Expression | ArrayLike) -> Expression:
+        return self + (-other if isinstance(other, Expression) else -np.asarray(other, np.float64))
+
+    def __rsub__(self, other: ArrayLike) -> Expression:
+        return -self + other
+
+    def __le__(self, other: Expression | ArrayLike) -> Relation:
+        return Relation(self - other, -np.inf, 0.0)
+
+    def __ge__(self, other: Expression | ArrayLike) -> Relation:
+        return Relation(self - other, 0.0, np.inf)
+
+    def __eq__(self, other: object) -> Relation:  # type: ignore[override]
+        return Relation(self - other, 0.0, 0.0)  # type: ignore[operator]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def between(self, lower: ArrayLike, upper: ArrayLike) -> Relation:
+        """lower <= self <= upper, row by row; infinite where a side is absent."""
+        return Relation(self, np.asarray(lower, np.float64), np.asarray(upper, np.float64))
+
+    def sum(self) -> Expression:
+        """The sum of all rows, shape (1,)."""
+        return np.ones((1, self.rows)) @ self
+
+    def _stretched(self, rows: int) -> Expression:
+        """One expression repeated for many rows."""
+        if self.rows == rows:
+            return self
+        if self.rows != 1:
+            raise ValueError(f"expressions of {self.rows} and {rows} rows do not fit")
+        return np.ones((rows, 1)) @ self
+
+
+class Variables(Expression):
+    """A block of columns, itself an expression."""
+
+    __slots__ = ("block",)
+
+    def __init__(self, block: Block) -> None:
+        super().__init__([(sp.eye_array(len(block), format="csr"), block)], np.zeros(len(block)))
+        self.block = block
+
+    def __rmatmul__(self, matrix: Matrix) -> Expression:
+        """Matrix @ x without a product: the matrix itself is the coefficients."""
+        matrix = _matrix(matrix)
+        if matrix.shape[1] != len(self.block):
+            raise ValueError(f"a matrix of {matrix.shape[1]} columns times {len(self.block)} variables")
+        return Expression([(matrix, self.block)], np.zeros(matrix.shape[0]))
+
+
+class Relation:
+    """lower <= expression <= upper, row by row; made by ``<=``, ``>=`` and ``==``."""
+
+    __slots__ = ("expression", "lower", "upper")
+
+    def __init__(self, expression: Expression, lower: float | FloatArray, upper: float | FloatArray) -> None:
+        self.expression, self.lower, self.upper = expression, lower, upper
+
+    def __bool__(self) -> bool:
+        raise TypeError("a relation has no truth value; chained comparisons (a <= b <= c) do not work")
+
+
+class LinearProgram:
+    """A linear or mixed-integer program under construction; ``arrays`` is what solvers and certificates take."""
+
+    def __init__(self) -> None:
+        self._columns: list[Block] = []
+        self._rows: list[Block] = []
+        self._column_data: list[tuple[FloatArray, ...]] = []
+        self._relations: list[Relation] = []
+        self._objective: Expression | None = None
+        self._maximise = False
+        self._arrays: LinearArrays | None = None
+
+    def variables(
+        self,
+        count: int,
+        *,
+        name: str,
+        lower: ArrayLike = 0.0,
+        upper: ArrayLike = np.inf,
+        implied: tuple[ArrayLike, ArrayLike] | None = None,
+        integer: ArrayLike = False,
+    ) -> Variables:
+        """Add a block of columns.
+
+        Parameters
+        ----------
+        count : int
+        name : str
+            Unique; what exports and duals call the block.
+        lower, upper : float or array, shape (count,)
+        implied : pair, optional
+            Bounds that follow from the rows, for the certificate; what is left out is derived from the rows.
+        integer : bool or array
+        """
+        block = self._add_block(self._columns, name, count)
+        low, high = (-np.inf, np.inf) if implied is None else implied
+        self._column_data.append(
+            tuple(_vector(value, count, float) for value in (lower, upper, low, high)) + (_vector(integer, count, bool),)
+        )
+        return Variables(block)
+
+    def constrain(self, relation: Relation, *, name: str) -> Block:
+        """Add rows; returns their block."""
+        block = self._add_block(self._rows, name, relation.expression.rows)
+        self._relations.append(relation)
+        return block
+
+    def maximise(self, objective: Expression) -> None:
+        """Set the objective (one row), to be maximised."""
+        self._set_objective(objective, True)
+
+    def minimise(self, objective: Expression) -> None:
+        """Set the objective (one row), to be minimised."""
+        self._set_objective(objective, False)
+
+    def _set_objective(self, objective: Expression, maximise: bool) -> None:
+        if objective.rows != 1:
+            raise ValueError(f"an objective of {objective.rows} rows, expected one")
+        self._objective, self._maximise, self._arrays = objective, maximise, None
+
+    def _add_block(self, blocks: list[Block], name: str, count: int) -> Block:
+        if any(block.name == name for block in blocks):
+            raise UsageError(f"two blocks of the program are called {name!r}")
+        start = blocks[-1].stop if blocks else 0
+        block = Block(name, start, start + count)
+        blocks.append(block)
+        self._arrays = None
+        return block
+
+    @property
+    def arrays(self) -> LinearArrays:
+        """The program as arrays (made once, until the program changes)."""
+        if self._arrays is None:
+            self._arrays = self._assemble()
+        return self._arrays
+
+    def _assemble(self) -> LinearArrays:
+        width = self._columns[-1].stop if self._columns else 0
+        height = self._rows[-1].stop if self._rows else 0
+        lower, upper, implied_lower, implied_upper, integer = (
+            np.concatenate(parts) for parts in zip(*self._column_data, strict=True)
+        ) if self._column_data else (np.zeros(0),) * 4 + (np.zeros(0, bool),)  # fmt: skip
+        data, rows, cols = [np.zeros(0)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        row_lower, row_upper = np.zeros(height), np.zeros(height)
+        for block, relation in zip(self._rows, self._relations, strict=True):
+            for matrix, column_block in relation.expression.terms:
+                entries = matrix.tocoo()
+                data.append(entries.data)
+                rows.append(entries.row + block.start)
+                cols.append(entries.col + column_block.start)
+            row_lower[block.slice] = relation.lower - relation.expression.constant
+            row_upper[block.slice] = relation.upper - relation.expression.constant
+        matrix = sp.csc_matrix(
+            (np.concatenate(data), (np.concatenate(rows), np.concatenate(cols))), shape=(height, width)
+        )
+        matrix.sum_duplicates()
+        cost, offset = np.zeros(width), 0.0
+        if self._objective is not None:
+            for coefficients, column_block in self._objective.terms:
+                cost[column_block.slice] += np.asarray(coefficients.todense()).ravel()
+            offset = float(self._objective.constant[0])
+        implied_lower, implied_upper = implied_bounds(
+            matrix, row_lower, row_upper, np.maximum(lower, implied_lower), np.minimum(upper, implied_upper)
+        )
+        return LinearArrays(
+            matrix, row_lower, row_upper, lower, upper, cost, integer.astype(bool), self._maximise, offset,
+            implied_lower, implied_upper, tuple(self._rows), tuple(self._columns),
+        )  # fmt: skip
+
+
+def _matrix(matrix: Matrix) -> sp.csr_matrix:
+    if sp.issparse(matrix):
+        return sp.csr_matrix(matrix)
+    return sp.csr_matrix(np.atleast_2d(np.asarray(matrix, np.float64)))
+
+
+def _vector(value: ArrayLike, count: int, kind: type) -> FloatArray:
+    return np.array(np.broadcast_to(np.asarray(value, kind), (count,)))

@@ -1,0 +1,122 @@
+"""Certificates: feasibility and optimality checked from the numbers alone, without trust in a solver.
+
+Linear programs, written as ``maximise c'x  s.t.  rl <= A x <= ru, l <= x <= u`` (a minimum is the maximum of -c'x).
+For ANY row multipliers y, with d = c - A'y,
+
+    c'x = y'(A x) + d'x <= sum_i max(y_i rl_i, y_i ru_i) + sum_j max(d_j l_j, d_j u_j)
+
+where an infinite side forces the sign of y_i (the offending part is set to 0 first) and l, u are the finite implied
+bounds of the columns. The bound holds for slightly wrong duals too (Neumaier, Shcherbina 2004, "Safe bounds in linear
+and mixed-integer linear programming").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.program.arrays import LinearArrays
+
+FEASIBILITY = 1e-6
+"""Largest residual accepted, relative to the size of the row's terms (at least 1)."""
+INTEGRALITY = 1e-6
+OPTIMALITY = 1e-6
+"""Largest relative gap of an answer that is called optimal."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """An independent check of a solution.
+
+    Attributes
+    ----------
+    ok : bool
+        The point is feasible, and the stated objective is its objective.
+    proof : str
+        ``dual`` (bound recomputed from the duals), ``claimed`` (the solver's word), ``cross-checked``, ``rule`` (a
+        closed form: nothing to prove) or ``none``.
+    residuals : mapping
+        Largest relative residual of rows, columns, integrality and objective.
+    problems : tuple of str
+        What is wrong, in words; empty if ok.
+    """
+
+    ok: bool
+    proof: str
+    residuals: Mapping[str, float]
+    problems: tuple[str, ...] = ()
+
+
+def gap_of(objective: float | None, bound: float | None) -> float | None:
+    """|objective - bound| / max(1e-9, |objective|)."""
+    if objective is None or bound is None:
+        return None
+    return abs(objective - bound) / max(1e-9, abs(objective))
+
+
+def residuals_of(arrays: LinearArrays, x: FloatArray) -> dict[str, float]:
+    """Relative violation of rows, columns and integrality, recomputed in float64."""
+    activity = arrays.A @ x
+    size = np.maximum(1.0, abs(arrays.A) @ np.abs(x))
+    rows = np.maximum(arrays.row_lower - activity, activity - arrays.row_upper) / size
+    columns = np.maximum(arrays.lower - x, x - arrays.upper) / np.maximum(1.0, np.abs(x))
+    integer = x[arrays.integer]
+    return {
+        "rows": float(rows.max(initial=0.0)),
+        "columns": float(columns.max(initial=0.0)),
+        "integrality": float(np.abs(integer - np.round(integer)).max(initial=0.0)),
+    }
+
+
+def worst_row(arrays: LinearArrays, x: FloatArray) -> tuple[str, int]:
+    """(block, position) of the row that is violated most."""
+    activity = arrays.A @ x
+    size = np.maximum(1.0, abs(arrays.A) @ np.abs(x))
+    violation = np.maximum(arrays.row_lower - activity, activity - arrays.row_upper) / size
+    return arrays.row_name(int(violation.argmax()))
+
+
+def dual_bound(arrays: LinearArrays, y: FloatArray) -> float | None:
+    """Rigorous bound on the optimum from row multipliers; None where a column without implied bound spoils it.
+
+    An upper bound when maximising, a lower one when minimising. ``y`` are derivatives of the optimum, so for a minimum
+    the signs of the derivation above are reversed.
+    """
+    sign = 1.0 if arrays.maximise else -1.0
+    multipliers = sign * y
+    multipliers = np.where(np.isposinf(arrays.row_upper), np.minimum(multipliers, 0.0), multipliers)
+    multipliers = np.where(np.isneginf(arrays.row_lower), np.maximum(multipliers, 0.0), multipliers)
+    side = np.where(multipliers > 0, arrays.row_upper, arrays.row_lower)
+    active = multipliers != 0
+    rows = float(multipliers[active] @ side[active])
+    reduced = sign * arrays.cost - arrays.A.T @ multipliers
+    reach = np.where(reduced > 0, arrays.implied_upper, arrays.implied_lower)
+    active = reduced != 0
+    if not np.isfinite(reach[active]).all():
+        return None
+    return sign * (rows + float(reduced[active] @ reach[active])) + arrays.offset
+
+
+def certify_point(
+    arrays: LinearArrays, x: FloatArray, stated: float, proof: str, tolerance: float = FEASIBILITY
+) -> Certificate:
+    """Check a point and its stated objective against the program."""
+    problems = []
+    if x.shape != (arrays.shape[1],) or not np.isfinite(x).all():
+        return Certificate(False, "none", {}, ("the point has infinite or missing entries",))
+    residuals = residuals_of(arrays, x)
+    actual = arrays.objective(x)
+    residuals["objective"] = abs(actual - stated) / max(1.0, abs(actual))
+    if residuals["rows"] > tolerance:
+        block, position = worst_row(arrays, x)
+        problems.append(f"row {block}[{position}] is violated by {residuals['rows']:.2g} (relative)")
+    if residuals["columns"] > tolerance:
+        problems.append(f"a column bound is violated by {residuals['columns']:.2g} (relative)")
+    if residuals["integrality"] > INTEGRALITY:
+        problems.append(f"an integer column is off by {residuals['integrality']:.2g}")
+    if not residuals["objective"] <= tolerance:
+        problems.append(f"the stated objective {stated:.9g} is not that of the point, {actual:.9g}")
+    return Certificate(not problems, proof, residuals, tuple(problems))

@@ -1,0 +1,152 @@
+"""The solution format ``optsched-solution/1``: what is written, and the models that read it back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, Strict
+
+from optsched.solution.certificate import gap_of
+
+if TYPE_CHECKING:
+    from optsched.solution.solution import Solution
+
+FORMAT = "optsched-solution/1"
+
+
+def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, Any]:
+    """The solution as plain data; numbers that do not exist are null."""
+    from optsched.solution.solution import DUAL_ROWS
+
+    duals = solution.duals
+    write_duals = duals is not None and (all_duals or sum(len(block) for block in duals.values()) <= DUAL_ROWS)
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "instance": {"name": solution.instance.name, "sha256": solution.instance.sha256},
+        "formulation": solution.formulation,
+        "options": dict(solution.options),
+        "constraints": [dict(constraint) for constraint in solution.constraints],
+        "solver": {
+            "name": solution.solver.name,
+            "version": solution.solver.version,
+            "options": dict(solution.solver.options),
+            "seed": solution.solver.seed,
+        },
+        "classes": solution.candidates.aggregate,
+        "sense": solution.sense,
+        "objective": solution.objective,
+        "bound": solution.bound,
+        "bound_source": solution.bound_source,
+        "gap": gap_of(solution.objective, solution.bound),
+        "termination": str(solution.termination),
+        "status": str(solution.status),
+        "reproducible": solution.reproducible,
+        "certificate": {
+            "ok": solution.certificate.ok,
+            "proof": solution.certificate.proof,
+            "residuals": dict(solution.certificate.residuals),
+            "problems": list(solution.certificate.problems),
+        },
+        "allocation": [] if solution.allocation is None else solution.allocation.to_records(),
+        "throughput": dict(solution.throughput),
+        "prices": dict(solution.prices),
+        "duals": {name: block.tolist() for name, block in duals.items()} if write_duals and duals is not None else None,
+        "conflicts": [conflict.words for conflict in solution.conflicts],
+        "unplaced": [{"job": job, "reason": reason} for job, reason in solution.unplaced],
+        "metrics": dict(solution.metrics),
+        "timings": dict(solution.timings),
+    }
+    return json.loads(json.dumps(document, default=_plain))  # type: ignore[no-any-return]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a {type(value).__name__} has no place in a solution file")
+
+
+# --- reading -------------------------------------------------------------------------------------------------------
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class InstanceReference(_Model):
+    """Which instance was solved."""
+
+    name: str
+    sha256: str
+
+
+class SolverDocument(_Model):
+    """Which solver was used."""
+
+    name: str
+    version: str
+    options: dict[str, Any]
+    seed: int
+
+
+class CertificateDocument(_Model):
+    """The certificate as written."""
+
+    ok: bool
+    proof: Literal["dual", "claimed", "cross-checked", "rule", "none"]
+    residuals: dict[str, Number]
+    problems: list[str]
+
+
+class AllocationRow(_Model):
+    """One row of the allocation."""
+
+    job: str | None = None
+    jobs: Annotated[tuple[str, str], Strict(False)] | None = None
+    pool: str | None
+    gpus: int
+    nodes: int
+    fraction: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    share: float = 1.0
+    attributes: dict[str, Any] = Field(default_factory=dict)
+    option: int | None = None
+
+
+class UnplacedRow(_Model):
+    """A job that is not in the program."""
+
+    job: str
+    reason: str
+
+
+class SolutionDocument(_Model):
+    """A whole solution file."""
+
+    format: Literal["optsched-solution/1"]
+    instance: InstanceReference
+    formulation: str
+    options: dict[str, Any]
+    constraints: list[dict[str, Any]]
+    solver: SolverDocument
+    classes: bool
+    sense: Literal["max", "min", "rule"]
+    objective: Number | None
+    bound: Number | None
+    bound_source: Literal["dual", "solver", "relaxation", "none"]
+    gap: Number | None
+    termination: str
+    status: Literal["optimal", "feasible", "infeasible", "unbounded", "limit", "error"]
+    reproducible: bool
+    certificate: CertificateDocument
+    allocation: list[AllocationRow]
+    throughput: dict[str, Number]
+    prices: dict[str, Number]
+    duals: dict[str, list[Number]] | None
+    conflicts: list[str]
+    unplaced: list[UnplacedRow]
+    metrics: dict[str, Any]
+    timings: dict[str, Number]

@@ -1,0 +1,172 @@
+"""`Solution`: an allocation with its objective, bound, certificate and everything needed to check it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.candidates import Candidates
+from optsched.instance import Instance
+from optsched.solution.allocation import Allocation
+from optsched.solution.certificate import Certificate, gap_of
+from optsched.solution.explanation import Conflict
+from optsched.solution.values import Termination
+
+FORMAT = "optsched-solution/1"
+DUAL_ROWS = 100_000
+"""Row duals are written for at most this many rows, unless asked for."""
+
+
+class Status(StrEnum):
+    """What a solution is worth."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    LIMIT = "limit"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class SolverRecord:
+    """Which solver made the values, how it was chosen and called."""
+
+    name: str
+    version: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    reason: str = ""
+    iterations: int = 0
+    nodes: int = 0
+    rebuilt: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The answer of a formulation for an instance.
+
+    Attributes
+    ----------
+    candidates : Candidates
+        What was solved over; carries the instance.
+    formulation : str
+    options : mapping
+        All options of the formulation, defaults included.
+    constraints : tuple of mappings
+        Side constraints, ``{"kind": ..., ...}``.
+    solver : SolverRecord
+    sense : str
+        ``max``, ``min``, or ``rule`` for a closed form.
+    objective, bound, gap : float or None
+        In the formulation's units; gap = |objective - bound| / max(1e-9, |objective|).
+    bound_source : str
+        ``dual`` (recomputed by us), ``solver``, ``relaxation`` or ``none``.
+    termination : Termination
+    status : Status
+    reproducible : bool
+        False if the clock or the user stopped the run.
+    certificate : Certificate
+    allocation : Allocation or None
+        None if nothing was found.
+    prices : mapping
+        Improvement of the objective per unit of each resource (LP duals; empty without).
+    duals : mapping of name -> FloatArray, or None
+        Row duals by block, as the program's derivatives.
+    conflicts : tuple of Conflict
+        Why the instance is infeasible.
+    timings : mapping
+        Seconds by stage.
+    """
+
+    candidates: Candidates
+    formulation: str
+    options: Mapping[str, Any]
+    constraints: tuple[Mapping[str, Any], ...]
+    solver: SolverRecord
+    sense: str
+    objective: float | None
+    bound: float | None
+    bound_source: str
+    termination: Termination
+    status: Status
+    certificate: Certificate
+    allocation: Allocation | None
+    prices: Mapping[str, float] = field(default_factory=dict)
+    duals: Mapping[str, FloatArray] | None = None
+    conflicts: tuple[Conflict, ...] = ()
+    reproducible: bool = True
+    timings: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def instance(self) -> Instance:
+        """The instance."""
+        return self.candidates.instance
+
+    @property
+    def gap(self) -> float | None:
+        """Relative gap."""
+        return gap_of(self.objective, self.bound)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the certificate holds."""
+        return self.certificate.ok
+
+    @property
+    def throughput(self) -> Mapping[str, float]:
+        """steps/s of each job that is in the program."""
+        if self.allocation is None:
+            return {}
+        classes, total = self.allocation.classes, self.allocation.throughput
+        names = self.instance.jobs_table.names
+        return {names[job]: float(total[job]) for job in np.flatnonzero(classes.of_job >= 0).tolist()}
+
+    @cached_property
+    def unplaced(self) -> tuple[tuple[str, str], ...]:
+        """(job, reason) of the jobs that are not in the program."""
+        names = self.instance.jobs_table.names
+        return tuple((names[job], reason) for job, reason in self.candidates.unplaced())
+
+    @cached_property
+    def metrics(self) -> Mapping[str, Any]:
+        """Figures of the allocation: jobs placed, GPUs in use, utilisation by resource, cost per hour where priced."""
+        return allocation_metrics(self.allocation)
+
+    def to_document(self, all_duals: bool = False) -> dict[str, Any]:
+        """The solution in the format ``optsched-solution/1``."""
+        from optsched.solution.document import solution_document
+
+        return solution_document(self, all_duals)
+
+    def __repr__(self) -> str:
+        objective = "none" if self.objective is None else f"{self.objective:.9g}"
+        gap = "" if self.gap is None else f", gap {self.gap:.2g}"
+        return f"<Solution {self.formulation}: {self.status}, objective {objective}{gap}, solver {self.solver.name}>"
+
+
+def allocation_metrics(allocation: Allocation | None) -> dict[str, Any]:
+    """Figures that depend on the allocation alone, so that anybody can recompute them."""
+    if allocation is None:
+        return {}
+    classes = allocation.classes
+    resources, usage = classes.resources, allocation.usage
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(resources.capacity > 0, usage / resources.capacity, 0.0)
+    metrics: dict[str, Any] = {
+        "jobs": int((classes.of_job >= 0).sum()),
+        "gpus_in_use": float(usage[resources.pool >= 0].sum()),
+        "utilisation": {name: float(value) for name, value in zip(resources.names, share, strict=True)},
+        "total_throughput": float(allocation.throughput.sum()),
+    }
+    used = allocation.x > 0
+    cost = classes.configurations.cost_per_hour(classes.instance.cluster)[classes.configuration]
+    if used.any() and np.isfinite(cost[used]).all():
+        metrics["cost_per_hour"] = float(cost[used] @ allocation.x[used])
+    return metrics

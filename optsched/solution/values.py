@@ -1,0 +1,81 @@
+"""What a solver says: values, and three statuses that are three things."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from optsched.arrays import FloatArray, IntArray
+
+
+class Termination(StrEnum):
+    """Why the solver stopped."""
+
+    OPTIMAL = "optimal"
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    INFEASIBLE_OR_UNBOUNDED = "infeasible_or_unbounded"
+    TIME_LIMIT = "time_limit"
+    WORK_LIMIT = "work_limit"
+    GAP_LIMIT = "gap_limit"
+    INTERRUPTED = "interrupted"
+    IMPRECISE = "imprecise"
+    CLOSED_FORM = "closed_form"
+    ERROR = "error"
+
+
+class PointStatus(StrEnum):
+    """What the solver claims of its primal point or its duals."""
+
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Basis:
+    """A simplex basis: status codes of columns and rows (HiGHS: 0 lower, 1 basic, 2 upper, 3 zero, 4 nonbasic)."""
+
+    columns: IntArray
+    rows: IntArray
+
+
+@dataclass(frozen=True)
+class Values:
+    """The outcome of one run of a solver: claims, to be certified.
+
+    Attributes
+    ----------
+    termination, primal, dual : statuses
+    x : FloatArray or None
+        Point, shape (N,).
+    y : FloatArray or None
+        Duals of the rows, shape (M,), as derivatives of the optimum with respect to the right-hand sides.
+    objective, bound : float or None
+        As the solver states them.
+    iterations, nodes : int
+    seconds : float
+    words : str
+        The solver's own status text.
+    rebuilt : tuple of str
+        Why the session could not change the loaded program in place, if so.
+    basis : Basis or None
+    """
+
+    termination: Termination
+    primal: PointStatus = PointStatus.NONE
+    dual: PointStatus = PointStatus.NONE
+    x: FloatArray | None = None
+    y: FloatArray | None = None
+    objective: float | None = None
+    bound: float | None = None
+    iterations: int = 0
+    nodes: int = 0
+    seconds: float = 0.0
+    words: str = ""
+    rebuilt: tuple[str, ...] = ()
+    basis: Basis | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,207 @@
+"""What a back-end is: capabilities, limits, and sessions that hold a program and can be changed and run again."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.errors import SolverUnavailable
+from optsched.program import ConicProgram, LinearArrays
+from optsched.program.arrays import Block
+from optsched.solution.values import Basis, Values
+
+
+class Capability(StrEnum):
+    """What a back-end can do; each one claimed is used by a test."""
+
+    CONTINUOUS = "continuous"
+    INTEGER = "integer"
+    CONIC = "conic"
+    DUALS = "duals"
+    BASIS = "basis"
+    START = "start"
+    PROGRESS = "progress"
+    INTERRUPT = "interrupt"
+    IIS = "iis"
+    INCREMENTAL = "incremental"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One progress event: seconds since the start of the run, best objective and bound so far (None if unknown)."""
+
+    elapsed: float
+    incumbent: float | None
+    bound: float | None
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits and options of a run.
+
+    Attributes
+    ----------
+    time : float or None
+        Seconds.
+    work : int or None
+        Simplex or interior-point iterations, or branch-and-bound nodes: stops reproducibly.
+    gap : float or None
+        Relative gap at which an integer program may stop.
+    tolerance : float
+        Feasibility and optimality tolerance asked of the solver.
+    threads, seed : int
+    options : mapping
+        Extra options in the solver's own names.
+    on_progress : callable or None
+    """
+
+    time: float | None = None
+    work: int | None = None
+    gap: float | None = None
+    tolerance: float = 1e-9
+    threads: int = 1
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    on_progress: Callable[[Progress], None] | None = None
+
+
+class Session(ABC):
+    """A program loaded in a back-end. Linear programs can be changed; what a back-end can't change it rebuilds.
+
+    The base class keeps the arrays up to date and collects the reasons for a rebuild; `run` reports them in
+    ``Values.rebuilt``.
+    """
+
+    def __init__(self, arrays: LinearArrays) -> None:
+        self.arrays = arrays
+        self._start: Basis | FloatArray | None = None
+        self._rebuild: list[str] = []
+
+    def set_cost(self, cost: FloatArray) -> None:
+        """Replace the cost vector."""
+        self.arrays = replace(self.arrays, cost=np.asarray(cost, np.float64))
+        self._changed("cost", cost=True)
+
+    def set_bounds(self, lower: FloatArray, upper: FloatArray) -> None:
+        """Replace the column bounds (and widen the implied ones to them where they are finite)."""
+        self.arrays = replace(
+            self.arrays,
+            lower=lower,
+            upper=upper,
+            implied_lower=np.where(np.isfinite(lower), lower, self.arrays.implied_lower),
+            implied_upper=np.where(np.isfinite(upper), upper, self.arrays.implied_upper),
+        )
+        self._changed("column bounds")
+
+    def set_rows(self, lower: FloatArray, upper: FloatArray) -> None:
+        """Replace the row bounds. Implied column bounds that came from rows must still hold."""
+        self.arrays = replace(self.arrays, row_lower=lower, row_upper=upper)
+        self._changed("row bounds")
+
+    def set_coefficients(self, rows: IntArray, columns: IntArray, values: FloatArray) -> None:
+        """Set single coefficients of A."""
+        matrix = self.arrays.A.tolil()
+        matrix[rows, columns] = values
+        self.arrays = replace(self.arrays, A=sp.csc_matrix(matrix))
+        self._changed("coefficients")
+
+    def add_columns(
+        self,
+        matrix: sp.csc_matrix,
+        cost: FloatArray,
+        upper: FloatArray,
+        name: str = "added columns",
+    ) -> None:
+        """Append columns x >= 0 with finite upper bounds (implied by the rows or not)."""
+        old = self.arrays
+        count = matrix.shape[1]
+        zero = np.zeros(count)
+        self.arrays = replace(
+            old,
+            A=sp.csc_matrix(sp.hstack([old.A, matrix])),
+            cost=np.concatenate([old.cost, cost]),
+            lower=np.concatenate([old.lower, zero]),
+            upper=np.concatenate([old.upper, upper]),
+            implied_lower=np.concatenate([old.implied_lower, zero]),
+            implied_upper=np.concatenate([old.implied_upper, upper]),
+            integer=np.concatenate([old.integer, zero.astype(bool)]),
+            columns=(*old.columns, Block(name, old.shape[1], old.shape[1] + count)),
+        )
+        self._changed("columns were added")
+
+    def add_rows(
+        self, matrix: sp.csr_matrix, lower: FloatArray, upper: FloatArray, name: str = "added rows"
+    ) -> None:
+        """Append rows."""
+        old = self.arrays
+        count = matrix.shape[0]
+        self.arrays = replace(
+            old,
+            A=sp.csc_matrix(sp.vstack([old.A, matrix])),
+            row_lower=np.concatenate([old.row_lower, lower]),
+            row_upper=np.concatenate([old.row_upper, upper]),
+            rows=(*old.rows, Block(name, old.shape[0], old.shape[0] + count)),
+        )
+        self._changed("rows were added")
+
+    def set_start(self, start: Basis | FloatArray) -> None:
+        """Start the next run from a basis or a point; one of the wrong size is dropped with a named reason."""
+        rows, columns = self.arrays.shape
+        sizes = (
+            (len(start.rows), len(start.columns)) if isinstance(start, Basis) else (rows, len(np.asarray(start)))
+        )
+        if sizes != (rows, columns):
+            self._rebuild.append(f"start dropped: it has {sizes[1]} columns and {sizes[0]} rows, not {columns} and {rows}")
+            return
+        self._start = start
+
+    def _changed(self, what: str, cost: bool = False) -> None:
+        """Called after the arrays changed; a back-end that changes its model in place overrides the setters."""
+        self._rebuild.append(what)
+
+    def _take_reasons(self) -> tuple[str, ...]:
+        reasons = tuple(self._rebuild)
+        self._rebuild.clear()
+        return reasons
+
+    @abstractmethod
+    def run(self, limits: Limits) -> Values:
+        """Solve; raises `SolverCrashed` if the back-end fails, never returns a failure as an answer."""
+
+    def conflict(self) -> IntArray:
+        """Rows of an irreducible infeasible subsystem; empty if none was found."""
+        raise SolverUnavailable("this solver has no infeasibility analysis (iis)")
+
+
+class Solver(ABC):
+    """A back-end: its name, what it can do, and how to load a program in it."""
+
+    name: ClassVar[str]
+    capabilities: ClassVar[frozenset[Capability]]
+
+    @classmethod
+    @abstractmethod
+    def version(cls) -> str:
+        """Version of the back-end; raises `SolverUnavailable` with the reason if it cannot be used."""
+
+    @abstractmethod
+    def open(self, program: LinearArrays) -> Session:
+        """Load a linear program."""
+
+    def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:
+        """Solve a conic program (back-ends with `Capability.CONIC`); ``y`` are the multipliers of the rows."""
+        raise SolverUnavailable(f"solver {self.name} takes no conic programs")
+
+    @classmethod
+    def require(cls, capability: Capability, why: str) -> None:
+        """Refuse a program that needs what this back-end lacks."""
+        if capability not in cls.capabilities:
+            raise SolverUnavailable(f"solver {cls.name} lacks {capability.value!r}, which {why} needs")

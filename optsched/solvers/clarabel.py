@@ -1,0 +1,162 @@
+"""Clarabel: an interior-point method for linear and conic programs, fed with arrays."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
+from optsched.program import ConicProgram, LinearArrays, linear_to_conic
+from optsched.solution.values import PointStatus, Termination, Values
+from optsched.solvers.base import Capability, Limits, Progress, Session, Solver
+
+
+def _clarabel() -> Any:
+    try:
+        import clarabel
+    except ImportError as error:
+        raise SolverUnavailable(f"solver clarabel cannot be loaded ({error}); install clarabel") from None
+    return clarabel
+
+
+class ClarabelSession(Session):
+    """A linear program in Clarabel; every change rebuilds it."""
+
+    def run(self, limits: Limits) -> Values:
+        """Lower to cones, solve, and bring the row duals back."""
+        reasons = self._take_reasons()
+        program = linear_to_conic(self.arrays)
+        values = solve_conic(program, limits)
+        assert program.linear is not None
+        y = None if values.y is None else program.linear.duals(values.y, program.maximise)
+        return replace(values, y=y, rebuilt=reasons)
+
+
+def solve_conic(program: ConicProgram, limits: Limits) -> Values:
+    """Solve a conic program; ``y`` are Clarabel's multipliers z of the rows."""
+    module = _clarabel()
+    settings = _settings(module, limits)
+    rows, columns = program.shape
+    sign = -1.0 if program.maximise else 1.0
+    zero = sp.csc_matrix((columns, columns))
+    cones = [_cone(module, cone.kind, cone.rows, cone.parameter) for cone in program.cones]
+    started = time.perf_counter()
+    interrupted = False
+    last_event = started
+
+    def watch(info: Any) -> bool:
+        """Called at every iteration; True stops. Ctrl-C arrives here, as the solver runs in the caller's thread."""
+        nonlocal interrupted, last_event
+        try:
+            now = time.perf_counter()
+            if limits.on_progress is not None and now - last_event > 0.2:
+                last_event = now
+                primal, dual = sign * info.cost_primal + program.offset, sign * info.cost_dual + program.offset
+                limits.on_progress(Progress(now - started, primal, dual, f"iteration {info.iterations}"))
+        except KeyboardInterrupt:
+            interrupted = True
+        return interrupted
+
+    try:
+        solver = module.DefaultSolver(zero, sign * program.cost, program.A, program.b, cones, settings)
+        solver.set_termination_callback(watch)
+        solution = solver.solve()
+    except KeyboardInterrupt:
+        return Values(Termination.INTERRUPTED, seconds=time.perf_counter() - started, words="interrupted")
+    except BaseException as error:  # pyo3 panics are no Exceptions
+        if isinstance(error, SystemExit | GeneratorExit):
+            raise
+        raise SolverCrashed(f"Clarabel raised {type(error).__name__}: {error}") from None
+    words = str(solution.status)
+    termination = Termination.INTERRUPTED if interrupted else _TERMINATION.get(words, Termination.ERROR)
+    if termination is Termination.ERROR:
+        raise SolverCrashed(f"Clarabel stopped with {words!r}")
+    claims = words in ("Solved", "AlmostSolved")
+    known = termination not in (Termination.INFEASIBLE, Termination.UNBOUNDED)
+    status = PointStatus.FEASIBLE if claims else PointStatus.UNKNOWN
+    x = np.array(solution.x) if known else None
+    return Values(
+        termination=termination,
+        primal=status if known else PointStatus.INFEASIBLE,
+        dual=status,
+        x=x,
+        y=np.array(solution.z) if known else None,
+        objective=None if x is None else program.objective(x),
+        iterations=int(solution.iterations),
+        seconds=time.perf_counter() - started,
+        words=words,
+    )
+
+
+_TERMINATION = {
+    "Solved": Termination.OPTIMAL,
+    "AlmostSolved": Termination.IMPRECISE,
+    "PrimalInfeasible": Termination.INFEASIBLE,
+    "AlmostPrimalInfeasible": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "DualInfeasible": Termination.UNBOUNDED,
+    "AlmostDualInfeasible": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "MaxIterations": Termination.WORK_LIMIT,
+    "MaxTime": Termination.TIME_LIMIT,
+    "InsufficientProgress": Termination.IMPRECISE,
+    "NumericalError": Termination.IMPRECISE,
+    "CallbackTerminated": Termination.INTERRUPTED,
+}
+
+
+def _settings(module: Any, limits: Limits) -> Any:
+    settings = module.DefaultSettings()
+    settings.verbose = False
+    settings.max_threads = limits.threads
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = limits.tolerance
+    if limits.time is not None:
+        settings.time_limit = max(limits.time, 1e-3)
+    if limits.work is not None:
+        settings.max_iter = limits.work
+    for name, value in limits.options.items():
+        if not hasattr(settings, name):
+            raise UsageError(f"Clarabel has no option {name!r}")
+        try:
+            setattr(settings, name, value)
+        except TypeError:
+            raise UsageError(f"Clarabel has no option {name!r} that takes {value!r}") from None
+    return settings
+
+
+def _cone(module: Any, kind: str, rows: int, parameter: float) -> Any:
+    if kind == "zero":
+        return module.ZeroConeT(rows)
+    if kind == "nonnegative":
+        return module.NonnegativeConeT(rows)
+    if kind == "exponential":
+        return module.ExponentialConeT()
+    if kind == "power":
+        return module.PowerConeT(parameter)
+    raise SolverUnavailable(f"solver clarabel takes no {kind} cone")
+
+
+class Clarabel(Solver):
+    """Clarabel's interior-point method."""
+
+    name: ClassVar[str] = "clarabel"
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.CONTINUOUS, Capability.CONIC, Capability.DUALS, Capability.PROGRESS, Capability.INTERRUPT}
+    )
+
+    @classmethod
+    def version(cls) -> str:
+        """Version of the clarabel package."""
+        return str(_clarabel().__version__)
+
+    def open(self, program: LinearArrays) -> Session:
+        """Load a linear program."""
+        if program.is_integer:
+            self.require(Capability.INTEGER, "an integer program")
+        return ClarabelSession(program)
+
+    def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:
+        """Solve a conic program."""
+        return solve_conic(program, limits)

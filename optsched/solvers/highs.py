@@ -1,0 +1,352 @@
+"""HiGHS: simplex, interior point and branch and bound, fed with arrays.
+
+Facts that shape this file (highspy 1.13): ``run_crossover=off`` ends with status Unknown although the point is good;
+``iis_strategy`` other than 4 may return an empty set; the clock of the time limit runs over all runs of one object;
+the dual simplex re-initialises its weights when warm, the primal one does not.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, ClassVar
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
+from optsched.program import LinearArrays
+from optsched.solution.values import Basis, PointStatus, Termination, Values
+from optsched.solvers.base import Capability, Limits, Progress, Session, Solver
+
+PROGRESS_EVERY = 0.2
+"""Seconds between progress events."""
+IIS_STRATEGY = 4
+
+
+def _highspy() -> Any:
+    try:
+        import highspy
+    except ImportError as error:
+        raise SolverUnavailable(
+            f"solver highs cannot be loaded ({error}); highspy >= 1.15 does not share a process with ortools: "
+            "install highspy>=1.12,<1.14"
+        ) from None
+    return highspy
+
+
+class HighsSession(Session):
+    """A linear or mixed-integer program in HiGHS; cost, bounds, rows and coefficients change in place."""
+
+    def __init__(self, arrays: LinearArrays, algorithm: str) -> None:
+        super().__init__(arrays)
+        self._module = _highspy()
+        self._algorithm = algorithm
+        self._highs: Any = None
+        self._interrupt = threading.Event()
+        self._started = 0.0
+        self._warm = False
+        self._last_event = 0.0
+        self._limits = Limits()
+        self._mip: dict[str, float] = {}
+
+    # --- the loaded model ------------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        arrays, module = self.arrays, self._module
+        highs = module.Highs()
+        highs.setOptionValue("output_flag", False)
+        rows, columns = arrays.shape
+        matrix = arrays.A
+        status = highs.passModel(
+            columns,
+            rows,
+            matrix.nnz,
+            int(module.MatrixFormat.kColwise),
+            int(module.ObjSense.kMaximize if arrays.maximise else module.ObjSense.kMinimize),
+            arrays.offset,
+            arrays.cost,
+            arrays.lower,
+            arrays.upper,
+            arrays.row_lower,
+            arrays.row_upper,
+            matrix.indptr.astype(np.int32),
+            matrix.indices.astype(np.int32),
+            matrix.data,
+            arrays.integer.astype(np.int32),
+        )
+        if status == module.HighsStatus.kError:
+            raise SolverCrashed("HiGHS refused the program (a NaN, or a lower bound above its upper bound)")
+        self._highs = highs
+        self._warm = False
+
+    def set_cost(self, cost: FloatArray) -> None:
+        """Replace the cost vector, in place."""
+        super().set_cost(cost)
+        self._in_place(lambda h, a: h.changeColsCost(a.shape[1], _indices(a.shape[1]), a.cost))
+
+    def set_bounds(self, lower: FloatArray, upper: FloatArray) -> None:
+        """Replace the column bounds, in place."""
+        super().set_bounds(lower, upper)
+        self._in_place(lambda h, a: h.changeColsBounds(a.shape[1], _indices(a.shape[1]), a.lower, a.upper))
+
+    def set_rows(self, lower: FloatArray, upper: FloatArray) -> None:
+        """Replace the row bounds, in place."""
+        super().set_rows(lower, upper)
+        self._in_place(lambda h, a: h.changeRowsBounds(a.shape[0], _indices(a.shape[0]), a.row_lower, a.row_upper))
+
+    def set_coefficients(self, rows: IntArray, columns: IntArray, values: FloatArray) -> None:
+        """Set single coefficients, in place."""
+        super().set_coefficients(rows, columns, values)
+
+        def change(highs: Any, _: LinearArrays) -> None:
+            for row, column, value in zip(rows.tolist(), columns.tolist(), values.tolist(), strict=True):
+                highs.changeCoeff(row, column, value)
+
+        self._in_place(change)
+
+    def _in_place(self, change: Any) -> None:
+        self._rebuild.pop()
+        if self._highs is not None:
+            change(self._highs, self.arrays)
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def run(self, limits: Limits) -> Values:
+        """Solve in a worker thread, so that Ctrl-C reaches the caller and stops the solver."""
+        reasons = self._take_reasons()
+        if self._highs is None or any(not reason.startswith("start dropped") for reason in reasons):
+            fresh = self._highs is None
+            self._load()
+            reasons = () if fresh else reasons
+        highs, self._limits = self._highs, limits
+        self._apply(limits)
+        self._give_start()
+        self._interrupt.clear()
+        self._mip.clear()
+        self._started = self._last_event = time.perf_counter()
+        self._watch()
+        failure: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                highs.run()
+            except BaseException as error:  # handed to the caller's thread below
+                failure.append(error)
+
+        worker = threading.Thread(target=work, name="highs", daemon=True)
+        worker.start()
+        while worker.is_alive():
+            try:
+                worker.join()
+            except KeyboardInterrupt:
+                self._interrupt.set()
+        if failure:
+            raise SolverCrashed(f"HiGHS raised {type(failure[0]).__name__}: {failure[0]}")
+        self._warm = True
+        return self._values(reasons, time.perf_counter() - self._started)
+
+    def _apply(self, limits: Limits) -> None:
+        highs = self._highs
+        highs.resetOptions()
+        tight = max(limits.tolerance, 1e-10)
+        integer = self.arrays.is_integer
+        options: dict[str, Any] = {
+            "output_flag": False,
+            "threads": limits.threads,
+            "random_seed": limits.seed,
+            "primal_feasibility_tolerance": tight,
+            "dual_feasibility_tolerance": tight,
+            "ipm_optimality_tolerance": max(limits.tolerance, 1e-12),
+            "mip_feasibility_tolerance": max(limits.tolerance, 1e-9),
+            "mip_rel_gap": 0.0 if limits.gap is None else limits.gap,
+            "solver": "choose" if integer else self._algorithm,
+        }
+        if self._warm and self._algorithm == "simplex" and not integer:
+            options["simplex_strategy"] = 4  # primal: the dual simplex re-initialises its weights
+        if limits.time is not None:
+            options["time_limit"] = highs.getRunTime() + max(limits.time, 1e-3)
+        if limits.work is not None:
+            options |= {
+                "simplex_iteration_limit": limits.work,
+                "ipm_iteration_limit": limits.work,
+                "mip_max_nodes": limits.work,
+            }
+        for name, value in {**options, **limits.options}.items():
+            if highs.setOptionValue(name, value) != self._module.HighsStatus.kOk:
+                raise UsageError(f"HiGHS has no option {name!r} that takes {value!r}")
+
+    def _give_start(self) -> None:
+        start, self._start = self._start, None
+        if isinstance(start, Basis):
+            basis = self._module.HighsBasis()
+            codes = (
+                self._module.HighsBasisStatus.kLower,
+                self._module.HighsBasisStatus.kBasic,
+                self._module.HighsBasisStatus.kUpper,
+                self._module.HighsBasisStatus.kZero,
+                self._module.HighsBasisStatus.kNonbasic,
+            )
+            basis.col_status = [codes[code] for code in start.columns.tolist()]
+            basis.row_status = [codes[code] for code in start.rows.tolist()]
+            basis.valid = True
+            basis.alien = True
+            self._highs.setBasis(basis)
+            self._warm = True
+            if self._algorithm == "simplex":
+                self._highs.setOptionValue("simplex_strategy", 4)
+        elif start is not None:
+            solution = self._module.HighsSolution()
+            solution.col_value = np.asarray(start, np.float64).tolist()
+            self._highs.setSolution(solution)
+
+    def _watch(self) -> None:
+        """Subscribe to the callbacks that report progress and can stop the run."""
+        highs = self._highs
+        if highs.getOptionValue("solver")[1] == "pdlp":
+            return
+        for callback in (highs.cbSimplexInterrupt, highs.cbIpmInterrupt, highs.cbMipInterrupt):
+            callback.clear()
+            callback += self._on_interrupt
+        highs.cbMipLogging.clear()
+        highs.cbMipLogging += self._on_mip
+
+    def _on_interrupt(self, event: Any) -> None:
+        if self._interrupt.is_set():
+            event.interrupt()
+        now = time.perf_counter()
+        if now - self._last_event > PROGRESS_EVERY and self._limits.on_progress is not None:
+            self._last_event = now
+            words = "" if self._mip else "linear program"
+            self._limits.on_progress(
+                Progress(now - self._started, self._mip.get("incumbent"), self._mip.get("bound"), words)
+            )
+
+    def _on_mip(self, event: Any) -> None:
+        data = event.data_out
+        infinity = self._module.kHighsInf
+        for name, value in (("incumbent", data.mip_primal_bound), ("bound", data.mip_dual_bound)):
+            if abs(value) < infinity:
+                self._mip[name] = float(value)
+        self._on_interrupt(event)
+
+    # --- what came out ---------------------------------------------------------------------------------------------
+
+    def _values(self, reasons: tuple[str, ...], seconds: float) -> Values:
+        highs, module, arrays = self._highs, self._module, self.arrays
+        status = highs.getModelStatus()
+        info = highs.getInfo()
+        solution = highs.getSolution()
+        words = highs.modelStatusToString(status)
+        if status in (module.HighsModelStatus.kSolveError, module.HighsModelStatus.kMemoryLimit):
+            raise SolverCrashed(f"HiGHS stopped with {words!r}")
+        termination = self._termination(status)
+        primal = _point_status(info.primal_solution_status)
+        x = np.array(solution.col_value) if solution.value_valid and len(solution.col_value) else None
+        if arrays.shape[1] == 0 and termination is Termination.OPTIMAL:
+            x = np.zeros(0)
+        y = None
+        if solution.dual_valid and not arrays.is_integer:
+            y = np.array(solution.row_dual).reshape(arrays.shape[0])
+        objective = None if x is None else float(arrays.objective(x))
+        bound = float(info.mip_dual_bound) if arrays.is_integer else None
+        if bound is not None and not np.isfinite(bound):
+            bound = None
+        return Values(
+            termination=termination,
+            primal=primal,
+            dual=_point_status(info.dual_solution_status),
+            x=x,
+            y=y,
+            objective=objective,
+            bound=bound,
+            iterations=int(max(info.simplex_iteration_count, 0) + max(info.ipm_iteration_count, 0)),
+            nodes=int(max(info.mip_node_count, 0)),
+            seconds=seconds,
+            words=words,
+            rebuilt=reasons,
+            basis=self._basis(),
+        )
+
+    def _termination(self, status: Any) -> Termination:
+        names = self._module.HighsModelStatus
+        if self._interrupt.is_set() and status in (names.kInterrupt, names.kUnknown):
+            return Termination.INTERRUPTED
+        limit = Termination.WORK_LIMIT
+        return {
+            names.kOptimal: Termination.OPTIMAL,
+            names.kModelEmpty: Termination.OPTIMAL,
+            names.kInfeasible: Termination.INFEASIBLE,
+            names.kUnbounded: Termination.UNBOUNDED,
+            names.kUnboundedOrInfeasible: Termination.INFEASIBLE_OR_UNBOUNDED,
+            names.kTimeLimit: Termination.TIME_LIMIT,
+            names.kIterationLimit: limit,
+            names.kSolutionLimit: limit,
+            names.kInterrupt: Termination.INTERRUPTED,
+            names.kUnknown: Termination.IMPRECISE,
+        }.get(status, Termination.ERROR)
+
+    def _basis(self) -> Basis | None:
+        if self.arrays.is_integer:
+            return None
+        basis = self._highs.getBasis()
+        if not basis.valid:
+            return None
+        return Basis(
+            np.array([int(code) for code in basis.col_status], np.int64),
+            np.array([int(code) for code in basis.row_status], np.int64),
+        )
+
+    def conflict(self) -> IntArray:
+        """Rows of an irreducible infeasible subsystem of the linear relaxation."""
+        relaxed = HighsSession(self.arrays.relaxed(), "simplex")
+        relaxed._load()
+        relaxed._highs.setOptionValue("iis_strategy", IIS_STRATEGY)
+        _, iis = relaxed._highs.getIis()
+        rows: IntArray = np.array(sorted(iis.row_index_), np.int64)
+        return rows
+
+
+def _indices(count: int) -> Any:
+    return np.arange(count, dtype=np.int32)
+
+
+def _point_status(code: int) -> PointStatus:
+    return {0: PointStatus.NONE, 1: PointStatus.INFEASIBLE, 2: PointStatus.FEASIBLE}.get(int(code), PointStatus.UNKNOWN)
+
+
+class Highs(Solver):
+    """HiGHS simplex for linear programs, branch and bound for integer ones."""
+
+    name: ClassVar[str] = "highs"
+    algorithm: ClassVar[str] = "simplex"
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {
+            Capability.CONTINUOUS,
+            Capability.INTEGER,
+            Capability.DUALS,
+            Capability.BASIS,
+            Capability.START,
+            Capability.PROGRESS,
+            Capability.INTERRUPT,
+            Capability.IIS,
+            Capability.INCREMENTAL,
+        }
+    )
+
+    @classmethod
+    def version(cls) -> str:
+        """Version of highspy's HiGHS."""
+        return str(_highspy().Highs().version())
+
+    def open(self, program: LinearArrays) -> Session:
+        """Load a program."""
+        return HighsSession(program, self.algorithm)
+
+
+class HighsIpm(Highs):
+    """HiGHS interior point with crossover; linear programs only."""
+
+    name: ClassVar[str] = "highs-ipm"
+    algorithm: ClassVar[str] = "ipm"
+    capabilities: ClassVar[frozenset[Capability]] = Highs.capabilities - {Capability.INTEGER, Capability.START}

@@ -1,0 +1,101 @@
+"""The two documents that the tests of this folder work on, each a fresh copy that a test may change."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optsched.errors import InvalidInput
+from optsched.instance import Instance, read_instance
+
+HERE = Path(__file__).parent
+DOCUMENTS = {name: json.loads((HERE / f"{name}.json").read_text()) for name in ("two-types", "everything")}
+
+Document = dict[str, Any]
+
+
+@pytest.fixture
+def two_types() -> Document:
+    """The example of the format's description."""
+    return copy.deepcopy(DOCUMENTS["two-types"])
+
+
+@pytest.fixture
+def everything() -> Document:
+    """A document that uses every key of the format."""
+    return copy.deepcopy(DOCUMENTS["everything"])
+
+
+@pytest.fixture(params=DOCUMENTS)
+def document(request: pytest.FixtureRequest) -> Document:
+    """Each of the two in turn."""
+    return copy.deepcopy(DOCUMENTS[request.param])
+
+
+@pytest.fixture
+def edit() -> Callable[[Document, str, Any], Document]:
+    """Put a value at a path such as ``jobs.0.steps``, in place; ``...`` takes what is there away, ``+`` appends."""
+
+    def edit(document: Document, path: str, value: Any) -> Document:
+        *parents, last = path.split(".")
+        place: Any = document
+        for part in parents:
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        if last == "+":
+            place.append(value)
+        elif value is ...:
+            del place[int(last) if isinstance(place, list) else last]
+        else:
+            place[int(last) if isinstance(place, list) else last] = value
+        return document
+
+    return edit
+
+
+@pytest.fixture
+def refusal() -> Callable[[object], str]:
+    """The message with which a document is refused; checks that it is short and stands on one line."""
+
+    def refusal(document: object) -> str:
+        with pytest.raises(InvalidInput) as caught:
+            Instance.from_document(document)  # type: ignore[arg-type]
+        message = str(caught.value)
+        assert len(message) < 300
+        assert message.isprintable()
+        return message
+
+    return refusal
+
+
+@pytest.fixture
+def file_refusal(tmp_path: Path) -> Callable[[bytes, str], str]:
+    """The message with which a file of the given bytes and suffix is refused; checks it in the same way."""
+
+    def refusal(data: bytes, suffix: str = ".json") -> str:
+        path = tmp_path / f"instance{suffix}"
+        path.write_bytes(data)
+        with pytest.raises(InvalidInput) as caught:
+            read_instance(path)
+        message = str(caught.value)
+        assert len(message) < 300
+        assert message.isprintable()
+        return message
+
+    return refusal
+
+
+@pytest.fixture
+def read_bytes(tmp_path: Path) -> Callable[[bytes, str], Instance]:
+    """Write bytes to a file with the given suffix and read the instance in it."""
+
+    def read(data: bytes, suffix: str) -> Instance:
+        path = tmp_path / f"instance{suffix}"
+        path.write_bytes(data)
+        return read_instance(path)
+
+    return read
