@@ -232,7 +232,7 @@ def build_classes(candidates: Candidates, reads: frozenset[str]) -> Classes:
         rate_b=rate_b,
         throughput=sp.csr_matrix((np.concatenate([rate_a, rate_b[pair]]), where), shape=shape),
         member=sp.csr_matrix((np.ones(len(where[0])), where), shape=shape),
-        usage=candidates.usage[:, kind_column] if len(kind_column) != len(columns) else candidates.usage,
+        usage=sp.csr_matrix(candidates.usage.tocsc()[:, kind_column]),
     )
 
 

@@ -212,7 +212,7 @@ def check_jobs(table: JobTable, rates: RateTable) -> None:
         table.deadline < table.arrival,
         "deadline",
         lambda row: f"{table.deadline[row]:g}, before the arrival {table.arrival[row]:g}",
-        "a deadline after the arrival",
+        "a deadline not before the arrival",
     )
     plain = np.zeros(len(rates) + 1, bool)  # the last one stands for "no rates of its own", row -1
     plain[rates.profile[rates.gpus == OWN_GANG]] = True

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, PlainValidator, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from optsched.instance.reading import key
+from optsched.instance.reading import key, show
 
 FORMAT = "optsched-instance/1"
 INFINITY = float("inf")
@@ -49,7 +49,8 @@ class Document(BaseModel):
 
 
 def _refuse(subpath: str, found: object, expected: str) -> PydanticCustomError:
-    return PydanticCustomError("optsched", "{expected}", {"subpath": subpath, "found": found, "expected": expected})
+    context = {"subpath": subpath, "found": show(found), "expected": expected}
+    return PydanticCustomError("optsched", "{expected}", context)
 
 
 def _rate(value: object, path: str) -> float:

@@ -82,7 +82,7 @@ def translate(error: ValidationError, path: str, model: type[BaseModel], offset:
     context: Mapping[str, Any] = first.get("ctx", {})
     if kind == "optsched":
         location = _shorten_middle(join(path, where) + context["subpath"], 120)
-        return InvalidInput(location, show(context["found"]), str(context["expected"]))
+        return InvalidInput(location, str(context["found"]), str(context["expected"]))
     if kind == "invalid_key":
         return InvalidInput(join(path, where[:-1]), f"{show(where[-1])} as a key", "text as the key")
     if kind.startswith("string_") and where[-1:] == ["[key]"]:
@@ -121,7 +121,8 @@ def _expected(kind: str, context: Mapping[str, Any], message: str) -> str:
         return f"a number of at most {_number(context.get('le', context.get('lt')))}"
     if kind in ("too_short", "too_long"):
         bound = "at least" if kind == "too_short" else "exactly"
-        return f"{bound} {context.get('min_length', context.get('max_length'))} entries"
+        count = context.get("min_length", context.get("max_length"))
+        return f"{bound} {count} {'entry' if count == 1 else 'entries'}"
     if kind in ("literal_error", "enum"):
         return f"one of {context['expected']}"
     return message[:1].lower() + message[1:]

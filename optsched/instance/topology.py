@@ -48,7 +48,11 @@ def check_topology(document: Mapping[str, Any], path: str) -> None:
             raise InvalidInput(where, show(link), "an object with source, target and bandwidth")
         for end in ("source", "target"):
             if not isinstance(link.get(end), str | int) or link[end] not in known:
-                raise InvalidInput(f"{where}.{end}", show(link.get(end)), "the id of one of the topology's nodes")
+                raise InvalidInput(
+                    f"{where}.{end}",
+                    show(link[end]) if end in link else "nothing",
+                    "the id of one of the topology's nodes",
+                )
         if not isinstance(link.get("key", 0), str | int):
             raise InvalidInput(f"{where}.key", show(link["key"]), "text or a whole number")
         bandwidth = link.get("bandwidth")
