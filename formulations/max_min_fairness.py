@@ -8,9 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from formulations.reference_rates import proportional, reference_columns
-from optsched.arrays import FloatArray
-from optsched.candidates import Classes
-from optsched.errors import UsageError
+from optsched.candidates import Candidates, Classes, Drop
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.program import AllocationProgram, Minimum
 
@@ -58,14 +56,15 @@ class MaxMinFairness(Formulation):
         """See the class."""
         s, p = C.gang, C.weight
         if self.options.agnostic:
-            throughput, prop = self._agnostic(C)
+            throughput, prop = C.member, np.ones(len(C))
         else:
             _, T = reference_columns(C)
             throughput, prop = C.throughput, proportional(C, T)
         levels = sp.csr_matrix(sp.diags_array(s / p / prop) @ throughput)
         return AllocationProgram(C, Minimum(), levels)
 
-    def _agnostic(self, C: Classes) -> tuple[sp.csr_matrix, FloatArray]:
+    def classes(self, candidates: Candidates) -> Classes:
+        """Classes of the candidates; the literal agnostic variant admits columns without a rate."""
         if self.options.agnostic == "literal":
-            raise UsageError("agnostic=literal needs columns that cannot run; see formulations.max_min_fairness")
-        return C.member, np.ones(len(C))
+            candidates = candidates.admitting(Drop.ZERO_RATE, Drop.NO_RATE)
+        return super().classes(candidates)

@@ -39,7 +39,7 @@ def proportional(C: Classes, T: FloatArray) -> FloatArray:
     A job that uses no pool at all has its fastest column instead. Raises `UsageError` for a job without any rate.
     """
     W = pool_gpus(C)
-    prop = T @ W / max(W.sum(), 1.0)
+    prop: FloatArray = T @ W / max(W.sum(), 1.0)
     bare = np.flatnonzero(prop <= 0)
     if len(bare):
         best = np.zeros(len(C))

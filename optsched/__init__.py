@@ -1,9 +1,9 @@
 """optsched: a mathematical-optimization scheduling engine for GPU clusters.
 
-    import optsched
-    instance = optsched.load("@quickstart")
-    solution = optsched.solve(instance, "max-min-fairness")
-    print(solution.objective, solution.certificate.ok)
+import optsched
+instance = optsched.load("@quickstart")
+solution = optsched.solve(instance, "max-min-fairness")
+print(solution.objective, solution.certificate.ok)
 """
 
 from __future__ import annotations

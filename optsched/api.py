@@ -47,7 +47,7 @@ def model_of(instance: Instance) -> PerformanceModel:
     return load_model(name).from_instance(instance, options)
 
 
-def compile(instance: Instance, model: PerformanceModel | None = None) -> Candidates:  # noqa: A001
+def compile(instance: Instance, model: PerformanceModel | None = None) -> Candidates:
     """Every way in which the jobs of an instance can run, with throughputs from a model (default: the instance's)."""
     return compile_candidates(instance, model_of(instance) if model is None else model)
 

@@ -144,7 +144,9 @@ class Engine:
         self.timings["solve"] = self.timings.get("solve", 0.0) + values.seconds
         for reason in values.rebuilt:
             log.info("session rebuilt: %s", reason)
-        log.info("%s after %d iterations, %.3f s", values.words or values.termination, values.iterations, values.seconds)
+        log.info(
+            "%s after %d iterations, %.3f s", values.words or values.termination, values.iterations, values.seconds
+        )
         return values
 
     # --- solving and certifying ------------------------------------------------------------------------------------
@@ -216,7 +218,9 @@ class Engine:
         bound = None if y is None else dual_bound(arrays, y)
         source = proof = "dual"
         if bound is None:
-            bound, source, proof = (None, "none", "none") if values.bound is None else (values.bound, "solver", "claimed")
+            bound, source, proof = (
+                (None, "none", "none") if values.bound is None else (values.bound, "solver", "claimed")
+            )
         certificate = certify_point(arrays, point, value, proof)
         gap = gap_of(value, bound)
         problems = list(certificate.problems)
@@ -357,4 +361,3 @@ def elastic_relaxation(arrays: LinearArrays) -> LinearArrays:
 def _without_noise(y: FloatArray) -> FloatArray:
     """Duals below 1e-12 of the largest are rounding; the bound is computed without them, so it stays rigorous."""
     return np.where(np.abs(y) < 1e-12 * np.abs(y).max(initial=0.0), 0.0, y)
-

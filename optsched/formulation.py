@@ -199,10 +199,12 @@ class Formulation(ABC):
 
         total = isinstance(self.build(C).utility, Total)
         objective = self.report(0.0) if total else None
-        return self._bare(candidates, objective=objective, bound=objective, allocation=Allocation(C, np.zeros(C.columns)))
+        return self._bare(
+            candidates, objective=objective, bound=objective, allocation=Allocation(C, np.zeros(C.columns))
+        )
 
 
-def options_from(owner: type[Formulation] | type[SideConstraint], given: Mapping[str, Any]) -> FormulationOptions:
+def options_from(owner: type[Formulation | SideConstraint], given: Mapping[str, Any]) -> FormulationOptions:
     """Options of a formulation or side constraint from plain values; raises `UsageError`."""
     label = getattr(owner, "name", None) or getattr(owner, "kind", "")
     try:

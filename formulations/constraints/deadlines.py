@@ -88,4 +88,5 @@ def _words(C: Classes, k: int, steps: float, deadline: float) -> str:
     cheapest = sorted(best.items(), key=lambda item: item[1])[:3]
     told = " or ".join(f"{need:.3g} GPU h of {name}" for name, need in cheapest)
     each = " each" if C.count[k] > 1 else ""
-    return f"{C.job_name(k)} needs {told or f'{steps:g} steps'}{each} by {deadline:g} s (in {(deadline - now) / 3600:.3g} h)"
+    hours_left = (deadline - now) / 3600
+    return f"{C.job_name(k)} needs {told or f'{steps:g} steps'}{each} by {deadline:g} s (in {hours_left:.3g} h)"

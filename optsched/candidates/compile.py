@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -62,10 +64,14 @@ class Candidates:
 
     def per_job(self) -> Candidates:
         """The same candidates, but with every job a class of its own."""
-        return Candidates(
-            self.instance, self.kinds, self.columns, self.configuration, self.configurations, self.resources,
-            self.usage, self.dropped, aggregate=False,
-        )  # fmt: skip
+        return replace(self, aggregate=False, _classes={})
+
+    def admitting(self, *reasons: Drop) -> Candidates:
+        """The same candidates with the columns that were dropped for these reasons put back, at rate 0."""
+        back = np.isin(self.dropped.drop, reasons)
+        dropped = replace(self.dropped, drop=np.where(back, Drop.KEPT, self.dropped.drop).astype(np.uint8))
+        both = KindColumns.concatenate([self.columns, dropped])
+        return replace(_candidates(self.instance, self.kinds, both), aggregate=self.aggregate)
 
     @cached_property
     def absence(self) -> np.ndarray:
@@ -123,7 +129,7 @@ class Candidates:
         return f"rate 0 on {count}" if reason is Drop.ZERO_RATE else f"no rate is given for {count}"
 
 
-def compile(instance: Instance, model: PerformanceModel) -> Candidates:  # noqa: A001  (the design's word)
+def compile(instance: Instance, model: PerformanceModel) -> Candidates:
     """Make the candidates of an instance with the throughputs of a performance model."""
     kinds = find_kinds(instance)
     everything = KindColumns.concatenate(
@@ -133,6 +139,10 @@ def compile(instance: Instance, model: PerformanceModel) -> Candidates:  # noqa:
             pair_columns(instance, kinds),
         ]
     )
+    return _candidates(instance, kinds, everything)
+
+
+def _candidates(instance: Instance, kinds: Kinds, everything: KindColumns) -> Candidates:
     dropped = everything.take(np.flatnonzero(everything.drop != Drop.KEPT))
     kept = everything.take(np.flatnonzero(everything.drop == Drop.KEPT))
     order = np.lexsort((kept.option, kept.nodes, kept.gpus, kept.pool, kept.partner, kept.kind))
@@ -144,13 +154,13 @@ def compile(instance: Instance, model: PerformanceModel) -> Candidates:  # noqa:
 
 def _intern_configurations(instance: Instance, columns: KindColumns) -> tuple[np.ndarray, Configurations]:
     sets: dict[str, int] = {"{}": 0}
-    documents = [{}]
+    documents: list[Mapping[str, Any]] = [{}]
     rows = np.zeros(len(instance.options.attributes) + 1, np.int64)
-    for option, attributes in enumerate(instance.options.attributes):
-        key = repr(sorted(attributes.items(), key=lambda item: item[0])) if attributes else "{}"
+    for option, free in enumerate(instance.options.attributes):
+        key = json.dumps(free, sort_keys=True)
         if key not in sets:
             sets[key] = len(documents)
-            documents.append(dict(attributes))
+            documents.append(dict(free))
         rows[option] = sets[key]
     attributes = rows[columns.option]
     groups = group_rows((columns.pool, columns.gpus, columns.nodes, columns.share, attributes), len(columns))

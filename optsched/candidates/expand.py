@@ -109,4 +109,4 @@ def _expand_whole(classes: Classes, x: FloatArray, used: IntArray) -> JobRows:
             jobs.append(classes.jobs_of(owner)[taken[owner] : taken[owner] + units])
             taken[owner] += units
         parts.append((jobs[0], jobs[1], np.full(units, number), np.ones(units)))
-    return _rows(classes, parts)  # type: ignore[arg-type]
+    return _rows(classes, parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, group_rows, ranges
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.kinds import Kinds
 from optsched.instance import Instance
@@ -71,7 +71,7 @@ def _fill(
     return filled
 
 
-def _misfits(instance: Instance, pool: IntArray, gpus: IntArray, nodes: IntArray) -> IntArray:
+def _misfits(instance: Instance, pool: IntArray, gpus: IntArray, nodes: IntArray) -> AnyArray:
     """`Drop` of configurations by size: more GPUs than the pool has, or than so many of its nodes have."""
     drop = np.zeros(len(pool), np.uint8)
     for row, machines in enumerate(instance.cluster.pools):
@@ -82,7 +82,7 @@ def _misfits(instance: Instance, pool: IntArray, gpus: IntArray, nodes: IntArray
         wrong = (nodes[here] > gpus[here]) | (nodes[here] >= len(reach))
         wrong |= gpus[here] > reach[np.minimum(nodes[here], len(reach) - 1)]
         drop[here[wrong & (gpus[here] > 0)]] = Drop.TOO_MANY_NODES
-    return drop  # type: ignore[return-value]
+    return drop
 
 
 def _gpu_memory(instance: Instance, kinds: Kinds) -> FloatArray:
@@ -91,15 +91,15 @@ def _gpu_memory(instance: Instance, kinds: Kinds) -> FloatArray:
     return np.array([*need, 0.0])[kinds.workload]
 
 
-def _needs_too_much_memory(instance: Instance, kinds: Kinds, columns: KindColumns) -> IntArray:
+def _needs_too_much_memory(instance: Instance, kinds: Kinds, columns: KindColumns) -> BoolArray:
     need = _gpu_memory(instance, kinds)
     has = [np.inf if pool.gpu_memory is None else pool.gpu_memory for pool in instance.cluster.pools]
     together = need[columns.kind] + np.where(columns.partner >= 0, need[columns.partner], 0.0)
-    return np.asarray(together > np.array([*has, np.inf])[columns.pool] * columns.share)  # type: ignore[return-value]
+    return np.asarray(together > np.array([*has, np.inf])[columns.pool] * columns.share)
 
 
 def option_columns(instance: Instance, kinds: Kinds) -> KindColumns:
-    """One column per explicit option of each kind; an option's rate defaults to 0 where it gives a duration or value."""
+    """One column per explicit option of each kind; its rate is stated, or follows from its duration, or is 0."""
     options = instance.options
     rows = np.flatnonzero(kinds.options >= 0)
     start, stop = options.indptr[kinds.options[rows]], options.indptr[kinds.options[rows] + 1]
@@ -188,11 +188,9 @@ def pair_columns(instance: Instance, kinds: Kinds) -> KindColumns:
     return columns
 
 
-def _first_of_equals(columns: tuple[IntArray, ...]) -> IntArray:
+def _first_of_equals(columns: tuple[IntArray, ...]) -> BoolArray:
     """Mask of the rows that no earlier row equals."""
-    from optsched.arrays import group_rows
-
     count = len(columns[0])
     mask = np.zeros(count, bool)
     mask[group_rows(columns, count).first] = True
-    return mask  # type: ignore[return-value]
+    return mask

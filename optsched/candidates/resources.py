@@ -54,10 +54,10 @@ def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tup
     amounts = [columns.gpus[on_pool] * columns.share[on_pool]]
 
     needs = _needs(instance, kinds, columns)
-    for resource, node_field in PER_NODE.items():
-        if resource not in needs:
+    for name, node_field in PER_NODE.items():
+        if name not in needs:
             continue
-        amount = needs[resource]
+        amount = needs[name]
         for row, pool in enumerate(pools):
             here = np.flatnonzero((columns.pool == row) & (amount > 0))
             total = float(getattr(pool, node_field)[pool.usable(now)].sum())
@@ -65,7 +65,7 @@ def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tup
                 rows.append(np.full(len(here), len(names)))
                 cols.append(here)
                 amounts.append(amount[here])
-                names.append(f"{pool.name}.{resource}")
+                names.append(f"{pool.name}.{name}")
                 capacity.append(total)
                 renewable.append(True)
     for resource in instance.cluster.resources:
@@ -101,5 +101,3 @@ def _needs(instance: Instance, kinds: Kinds, columns: KindColumns) -> dict[str, 
         total = np.array([use.get(name, 0.0) for use in uses] + [0.0])[columns.option]
         needs[name] = needs.get(name, np.zeros(len(columns))) + np.where(generated, 0.0, total)
     return needs
-
-

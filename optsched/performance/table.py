@@ -124,7 +124,9 @@ class TableModel:
             fewest[here] = np.searchsorted(reach, gpus[here])
         return fewest
 
-    def listed_spreads(self, jobs: JobBatch, job: IntArray, pool: IntArray, gpus: IntArray) -> tuple[IntArray, IntArray]:
+    def listed_spreads(
+        self, jobs: JobBatch, job: IntArray, pool: IntArray, gpus: IntArray
+    ) -> tuple[IntArray, IntArray]:
         """Spreads that the table lists beside the fewest nodes: (rows of the edges given, nodes spanned)."""
         table = self._rates
         listed = np.flatnonzero(table.nodes != ANY_SPREAD)

@@ -198,8 +198,9 @@ class AllocationProgram:
         """Append (u, 1, level) in the exponential cone, or the power cone that says e u <= level^e, per class."""
         C, e = self.classes, utility.exponent
         K, N = len(C), C.columns
-        level = -sp.csr_matrix(sp.diags_array(1.0 / C.count) @ self.levels)  # rows of b - A x, hence the sign
-        level.resize(K, N + K)
+        level = sp.hstack(  # rows of b - A x, hence the sign
+            [-sp.csr_matrix(sp.diags_array(1.0 / C.count) @ self.levels), sp.csr_matrix((K, K))], format="csr"
+        )
         zero = sp.csr_matrix((K, N + K))
         negative_u = sp.hstack([sp.csr_matrix((K, N)), -sp.eye_array(K)], format="csr")
         zeros, ones = np.zeros(K), np.ones(K)
@@ -224,4 +225,3 @@ class AllocationProgram:
             base.offset,
             base.linear,
         )
-

@@ -64,7 +64,7 @@ class LinearArrays:
     @property
     def shape(self) -> tuple[int, int]:
         """(rows, columns)."""
-        return self.A.shape  # type: ignore[no-any-return]
+        return self.A.shape
 
     @cached_property
     def by_rows(self) -> sp.csr_matrix:

@@ -70,7 +70,7 @@ class ConicProgram:
     @property
     def shape(self) -> tuple[int, int]:
         """(rows, columns)."""
-        return self.A.shape  # type: ignore[no-any-return]
+        return self.A.shape
 
     def objective(self, x: FloatArray) -> float:
         """c'x + offset."""
@@ -87,9 +87,7 @@ def linear_to_conic(arrays: LinearArrays) -> ConicProgram:
     identity = sp.eye_array(arrays.shape[1], format="csr")
     upper = np.flatnonzero(np.isfinite(arrays.upper))
     lower = np.flatnonzero(np.isfinite(arrays.lower))
-    stacked = sp.vstack(
-        [matrix[fixed], matrix[above], -matrix[below], identity[upper], -identity[lower]], format="csc"
-    )
+    stacked = sp.vstack([matrix[fixed], matrix[above], -matrix[below], identity[upper], -identity[lower]], format="csc")
     b = np.concatenate(
         [
             arrays.row_upper[fixed],

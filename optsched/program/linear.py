@@ -1,9 +1,9 @@
 """`LinearProgram`: linear and mixed-integer programs written block by block on sparse matrices.
 
-    lp = LinearProgram()
-    x = lp.variables(n, name="x", upper=limit)
-    lp.constrain(C.usage @ x <= capacity, name="capacity")
-    lp.maximise(cost @ x)
+lp = LinearProgram()
+x = lp.variables(n, name="x", upper=limit)
+lp.constrain(C.usage @ x <= capacity, name="capacity")
+lp.maximise(cost @ x)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from optsched.arrays import FloatArray
+from optsched.arrays import AnyArray, FloatArray
 from optsched.errors import UsageError
 from optsched.program.arrays import Block, LinearArrays
 from optsched.program.bounds import implied_bounds
@@ -111,7 +111,7 @@ class Variables(Expression):
     __slots__ = ("block",)
 
     def __init__(self, block: Block) -> None:
-        super().__init__([(sp.eye_array(len(block), format="csr"), block)], np.zeros(len(block)))
+        super().__init__([(sp.csr_matrix(sp.eye_array(len(block))), block)], np.zeros(len(block)))
         self.block = block
 
     def __rmatmul__(self, matrix: Matrix) -> Expression:
@@ -170,9 +170,8 @@ class LinearProgram:
         """
         block = self._add_block(self._columns, name, count)
         low, high = (-np.inf, np.inf) if implied is None else implied
-        self._column_data.append(
-            tuple(_vector(value, count, float) for value in (lower, upper, low, high)) + (_vector(integer, count, bool),)
-        )
+        numbers = tuple(_vector(value, count, float) for value in (lower, upper, low, high))
+        self._column_data.append((*numbers, _vector(integer, count, bool)))
         return Variables(block)
 
     def constrain(self, relation: Relation, *, name: str) -> Block:
@@ -216,11 +215,13 @@ class LinearProgram:
         lower, upper, implied_lower, implied_upper, integer = (
             np.concatenate(parts) for parts in zip(*self._column_data, strict=True)
         ) if self._column_data else (np.zeros(0),) * 4 + (np.zeros(0, bool),)  # fmt: skip
-        data, rows, cols = [np.zeros(0)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        data: list[AnyArray] = [np.zeros(0)]
+        rows: list[AnyArray] = [np.zeros(0, np.int64)]
+        cols: list[AnyArray] = [np.zeros(0, np.int64)]
         row_lower, row_upper = np.zeros(height), np.zeros(height)
         for block, relation in zip(self._rows, self._relations, strict=True):
-            for matrix, column_block in relation.expression.terms:
-                entries = matrix.tocoo()
+            for part, column_block in relation.expression.terms:
+                entries = part.tocoo()
                 data.append(entries.data)
                 rows.append(entries.row + block.start)
                 cols.append(entries.col + column_block.start)
@@ -245,9 +246,9 @@ class LinearProgram:
 
 
 def _matrix(matrix: Matrix) -> sp.csr_matrix:
-    if sp.issparse(matrix):
-        return sp.csr_matrix(matrix)
-    return sp.csr_matrix(np.atleast_2d(np.asarray(matrix, np.float64)))
+    given: Any = matrix if sp.issparse(matrix) else np.atleast_2d(np.asarray(matrix, np.float64))
+    result: sp.csr_matrix = sp.csr_matrix(given)
+    return result
 
 
 def _vector(value: ArrayLike, count: int, kind: type) -> FloatArray:

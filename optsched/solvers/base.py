@@ -137,9 +137,7 @@ class Session(ABC):
         )
         self._changed("columns were added")
 
-    def add_rows(
-        self, matrix: sp.csr_matrix, lower: FloatArray, upper: FloatArray, name: str = "added rows"
-    ) -> None:
+    def add_rows(self, matrix: sp.csr_matrix, lower: FloatArray, upper: FloatArray, name: str = "added rows") -> None:
         """Append rows."""
         old = self.arrays
         count = matrix.shape[0]
@@ -155,11 +153,9 @@ class Session(ABC):
     def set_start(self, start: Basis | FloatArray) -> None:
         """Start the next run from a basis or a point; one of the wrong size is dropped with a named reason."""
         rows, columns = self.arrays.shape
-        sizes = (
-            (len(start.rows), len(start.columns)) if isinstance(start, Basis) else (rows, len(np.asarray(start)))
-        )
+        sizes = (len(start.rows), len(start.columns)) if isinstance(start, Basis) else (rows, len(np.asarray(start)))
         if sizes != (rows, columns):
-            self._rebuild.append(f"start dropped: it has {sizes[1]} columns and {sizes[0]} rows, not {columns} and {rows}")
+            self._rebuild.append(f"start dropped: {sizes[1]} columns and {sizes[0]} rows are not {columns} and {rows}")
             return
         self._start = start
 

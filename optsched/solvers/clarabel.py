@@ -40,7 +40,7 @@ def solve_conic(program: ConicProgram, limits: Limits) -> Values:
     """Solve a conic program; ``y`` are Clarabel's multipliers z of the rows."""
     module = _clarabel()
     settings = _settings(module, limits)
-    rows, columns = program.shape
+    columns = program.shape[1]
     sign = -1.0 if program.maximise else 1.0
     zero = sp.csc_matrix((columns, columns))
     cones = [_cone(module, cone.kind, cone.rows, cone.parameter) for cone in program.cones]

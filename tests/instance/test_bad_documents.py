@@ -656,7 +656,19 @@ OBJECTS = [
     *("workloads.ResNet-18/64.throughput", "workloads.ResNet-18/64.demand", "jobs.0.throughput", "jobs.1.gpus"),
     "jobs.1.options.0.uses",
 ]
-AWKWARD = ["x" * 1000, "two\nlines", "\x1b[31m", "\u2028\x85", "\ud800", "<gang>", "<odd", "[key]", "a.b[3]", "{}", "%s"]
+AWKWARD = [
+    "x" * 1000,
+    "two\nlines",
+    "\x1b[31m",
+    "\u2028\x85",
+    "\ud800",
+    "<gang>",
+    "<odd",
+    "[key]",
+    "a.b[3]",
+    "{}",
+    "%s",
+]
 
 
 @pytest.mark.parametrize("name", AWKWARD, ids=lambda name: ascii(name[:12]))
