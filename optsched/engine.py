@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("optsched")
 
-LARGE_LP = 5000
+LARGE_LP = 3000
 """Rows from which a cold linear program goes to an interior-point method."""
 
 STOPPED = (Termination.TIME_LIMIT, Termination.WORK_LIMIT, Termination.GAP_LIMIT, Termination.INTERRUPTED)
@@ -200,6 +200,8 @@ class Engine:
         if not np.isfinite(raw).all():
             raise SolverCrashed(f"solver {self._name} returned a point with infinite or missing entries")
         x = Allocation.cleaned(program.classes, raw, program.integral).x
+        if values.termination in (*STOPPED, Termination.IMPRECISE):
+            x = program.repaired(x)
         return self._certified(arrays, values, x, program.complete(x), program.value(x), y)
 
     def _certified(
@@ -224,11 +226,12 @@ class Engine:
         certificate = certify_point(arrays, point, value, proof)
         gap = gap_of(value, bound)
         problems = list(certificate.problems)
-        if abs(value - stated) > OPTIMALITY * max(1.0, abs(value)):
+        claims = values.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT)
+        if claims and abs(value - stated) > OPTIMALITY * max(1.0, abs(value)):
             problems.append(f"the solver states the objective {stated:.9g}, its point has {value:.9g}")
         status = Status.FEASIBLE
         closed = gap is not None and gap <= max(OPTIMALITY, self.limits.gap or 0.0)
-        if values.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT):
+        if claims:
             if closed:
                 status = Status.OPTIMAL
             else:
@@ -236,8 +239,7 @@ class Engine:
                 problems.append(f"the solver claims optimality, but the certificate leaves {told}")
         elif closed:
             status = Status.OPTIMAL  # stopped short, yet the duals prove it
-        feasible = certificate.ok
-        if not feasible and values.termination in (*STOPPED, Termination.IMPRECISE):
+        if not claims and not (certificate.ok and x.any()):
             return self._nothing_found(values)
         certificate = replace(certificate, ok=not problems, problems=tuple(problems))
         duals = None if y is None else {block.name: y[block.slice] for block in arrays.rows}

@@ -228,6 +228,10 @@ def assemble(
     count = len(names)
     _check_names(names)
     own = header.rates.table()
+    table = own
+    if rates is not None:
+        _check_rate_table(rates, header)
+        table = _join(own, rates)
     limits = {
         "workload": len(header.workloads),
         "tenant": len(header.tenants),
@@ -236,10 +240,6 @@ def assemble(
     }
     _check_arrays(arrays, limits, names, where)
     _check_levels(arrays, level_lists)
-    table = own
-    if rates is not None:
-        _check_rate_table(rates, header)
-        table = _join(own, rates)
     job_rates = arrays["rates"] + np.where(arrays["rates"] >= 0, len(own), 0)
     interner = OptionInterner(header.cluster)
     options = np.full(count, -1, np.int64)

@@ -138,6 +138,23 @@ class AllocationProgram:
         """The point of the linear program that an allocation stands for: auxiliary columns recomputed from x."""
         return x if isinstance(self.utility, Total) else np.append(x, self.value(x))
 
+    def repaired(self, x: FloatArray) -> FloatArray:
+        """A point that keeps time and capacity: x scaled down class by class, then by the fullest resource of a column.
+
+        What a solver left when it was stopped may break rows; what it is worth afterwards is for the certificate to
+        say. Side rows are not repaired, and an integral point is only scaled by dropping fractions of jobs.
+        """
+        C = self.classes
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for matrix, limit in ((C.member, C.count), (C.usage, C.capacity)):
+                use = matrix @ x
+                factor = np.where(use > limit, limit / use, 1.0)
+                entries = matrix.tocoo()
+                smallest = np.ones(C.columns)
+                np.minimum.at(smallest, entries.col, factor[entries.row])
+                x = x * smallest
+        return np.floor(x + 1e-9) if self.integral else x
+
     def tangent(self, x: FloatArray) -> LinearProgram:
         """The linear program with the total utility replaced by its tangent at x.
 

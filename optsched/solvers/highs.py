@@ -133,14 +133,18 @@ class HighsSession(Session):
                 highs.run()
             except BaseException as error:  # handed to the caller's thread below
                 failure.append(error)
+            finally:
+                finished.set()
 
+        finished = threading.Event()
         worker = threading.Thread(target=work, name="highs", daemon=True)
         worker.start()
-        while worker.is_alive():
+        while not finished.is_set():
             try:
-                worker.join()
+                finished.wait()  # not join: interrupting that may take a running thread for a finished one
             except KeyboardInterrupt:
                 self._interrupt.set()
+        worker.join()
         if failure:
             raise SolverCrashed(f"HiGHS raised {type(failure[0]).__name__}: {failure[0]}")
         self._warm = True
@@ -270,7 +274,7 @@ class HighsSession(Session):
 
     def _termination(self, status: Any) -> Termination:
         names = self._module.HighsModelStatus
-        if self._interrupt.is_set() and status in (names.kInterrupt, names.kUnknown):
+        if self._interrupt.is_set() and status in (names.kInterrupt, names.kUnknown, names.kNotset):
             return Termination.INTERRUPTED
         limit = Termination.WORK_LIMIT
         return {

@@ -1,0 +1,218 @@
+"""The allocation as a picture: which job has which pool for what fraction of the time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.errors import UsageError
+from optsched.report.pictures import new_axes, require_matplotlib
+from optsched.solution import Allocation, Solution
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
+
+MAX_LABELLED = 50
+"""Rows that still have room for a label and for the numbers."""
+MAX_BANDS = 400
+"""Rows of a picture that has no room for labels."""
+VISIBLE = 5e-4
+"""Smaller fractions are drawn as none."""
+COLOURS = ("#e3edf8", "#c6dbef", "#93c0e0", "#4f97cb", "#1c61a5", "#08306b")
+"""Fractions from `VISIBLE` to 1, evenly spaced."""
+NOTHING = "#ffffff"
+CANNOT_RUN = "#e4e0da"
+INK, PALE_INK = "#1a1a1a", "#ffffff"
+
+
+@dataclass(frozen=True)
+class HeatmapRows:
+    """What the heatmap shows: mean fractions of time, one row per job or per group of jobs.
+
+    Attributes
+    ----------
+    fraction : FloatArray, shape (rows, places)
+        Of wall-clock time; a job that shares GPUs counts as if it had them alone.
+    runs : BoolArray, shape (rows, places)
+        Whether a job of the row can run there at all.
+    labels : tuple of str
+        One per row; empty where there are too many rows for labels.
+    size : IntArray, shape (rows,)
+        Jobs in each row.
+    places : tuple of str
+        The pools, and ``no pool`` where some option uses none.
+    row_words : str
+        What a row is.
+    """
+
+    fraction: FloatArray
+    runs: BoolArray
+    labels: tuple[str, ...]
+    size: IntArray
+    places: tuple[str, ...]
+    row_words: str
+
+
+def heatmap_rows(allocation: Allocation) -> HeatmapRows:
+    """Fractions by job and pool, put together until the rows fit on a page.
+
+    A row is a job; else a class of jobs that are equal for the formulation; and if even these are too many, the jobs
+    are sorted by the pool that they use most, and neighbours are put together.
+    """
+    fraction, runs, places = _by_job(allocation)
+    of_class = allocation.classes.of_job
+    jobs = np.flatnonzero(of_class >= 0)
+    fraction, runs = fraction[jobs], runs[jobs]
+    if len(jobs) <= MAX_LABELLED:
+        words, group = "job (GPUs)", np.arange(len(jobs), dtype=np.int64)
+    elif len(allocation.classes) <= MAX_LABELLED:
+        words, group = "class of equal jobs (GPUs)", of_class[jobs]
+    else:
+        words, group = "jobs, by the pool that they use most", _bands(fraction)
+    first, size = np.unique(group, return_index=True)[1], np.bincount(group)
+    labels: tuple[str, ...] = ()
+    if len(size) <= MAX_LABELLED:
+        labels = tuple(_label(allocation, int(jobs[row]), int(n)) for row, n in zip(first, size, strict=True))
+    mean, some = _means(fraction, runs, group)
+    return HeatmapRows(mean, some, labels, size, places, words)
+
+
+def _by_job(allocation: Allocation) -> tuple[FloatArray, BoolArray, tuple[str, ...]]:
+    """Fractions of every job in every place, where it can run, and the names of the places."""
+    C, rows = allocation.classes, allocation.rows
+    jobs, pools = len(C.instance.jobs_table), C.instance.cluster.pools
+    fraction = np.zeros((jobs, len(pools) + 1))  # the last place: no pool (-1)
+    shared = rows.partner >= 0
+    np.add.at(fraction, (rows.job, C.pool[rows.column]), rows.fraction)
+    np.add.at(fraction, (rows.partner[shared], C.pool[rows.column[shared]]), rows.fraction[shared])
+    of_class = np.zeros((len(C) + 1, len(pools) + 1), bool)  # the last class: not in the program (-1)
+    of_class[C.class_a, C.pool] = True
+    of_class[C.class_b[~C.alone], C.pool[~C.alone]] = True
+    runs = of_class[C.of_job]
+    names = tuple(pool.name for pool in pools)
+    if not (C.pool < 0).any():
+        return fraction[:, :-1], runs[:, :-1], names
+    return fraction, runs, (*names, "no pool")
+
+
+def _means(fraction: FloatArray, runs: BoolArray, group: IntArray) -> tuple[FloatArray, BoolArray]:
+    size = np.bincount(group)
+    total, some = np.zeros((len(size), fraction.shape[1])), np.zeros((len(size), fraction.shape[1]), bool)
+    np.add.at(total, group, fraction)
+    np.logical_or.at(some, group, runs)
+    return total / size[:, np.newaxis], some
+
+
+def _bands(fraction: FloatArray) -> IntArray:
+    """Group of each job: sorted by the place used most, then by how much, and cut into bands of nearly equal size."""
+    count, most = len(fraction), fraction.argmax(axis=1)
+    most = np.where(fraction.max(axis=1) >= VISIBLE, most, fraction.shape[1])
+    order = np.lexsort((-fraction.sum(axis=1), -fraction.max(axis=1), most))
+    rank = np.empty(count, np.int64)
+    rank[order] = np.arange(count)
+    return rank * min(count, MAX_BANDS) // count
+
+
+def _label(allocation: Allocation, job: int, count: int) -> str:
+    table = allocation.classes.instance.jobs_table
+    name = table.names[job]
+    name = name if len(name) <= 28 else f"{name[:27]}…"
+    low, high = int(table.gpus_min[job]), int(table.gpus_max[job])
+    gpus = f"{low}" if low == high else f"{low}-{high}"
+    return f"{name} ({gpus})" + (f" and {count - 1} like it" if count > 1 else "")
+
+
+def allocation_heatmap(solution: Solution, ax: Axes | None = None) -> Axes:
+    """Draw the allocation of a solution: jobs x pools, coloured by fraction of time.
+
+    A job alone on a pool for half of the time counts 0.5 there, whatever its GPUs; a pair that shares GPUs counts for
+    both jobs. Places where a job cannot run are grey. Many jobs are put together (`heatmap_rows`).
+
+    Parameters
+    ----------
+    solution : Solution
+        One with an allocation.
+    ax : matplotlib axes, optional
+        Where to draw; by default on a figure of its own, of a size that fits the rows (``ax.figure``).
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    UsageError
+        If there is no allocation to draw.
+    SolverUnavailable
+        If matplotlib is not installed.
+    """
+    require_matplotlib()
+    if solution.allocation is None:
+        raise UsageError(f"the solution is {solution.status}: there is no allocation to draw")
+    rows = heatmap_rows(solution.allocation)
+    if not len(rows.fraction):
+        raise UsageError("no job is in the program: there is no allocation to draw")
+    if ax is None:
+        height = 1.7 + (max(0.26 * len(rows.fraction), 1.0) if rows.labels else 5.0)
+        ax = new_axes(max(4.2 + 0.95 * len(rows.places), 5.6), height)
+    image = _draw(ax, rows)
+    _label_axes(ax, rows, solution)
+    figure = ax.get_figure()
+    assert figure is not None
+    bar = figure.colorbar(image, ax=ax, fraction=0.05, pad=0.03, aspect=25)
+    bar.set_label("fraction of time" if rows.size.max() == 1 else "fraction of time, mean of the row's jobs")
+    bar.set_ticks([VISIBLE, 0.2, 0.4, 0.6, 0.8, 1.0], labels=["0", "0.2", "0.4", "0.6", "0.8", "1"])
+    bar.outline.set_visible(False)
+    return ax
+
+
+def _draw(ax: Axes, rows: HeatmapRows) -> AxesImage:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = LinearSegmentedColormap.from_list("fractions", COLOURS).with_extremes(bad=CANNOT_RUN, under=NOTHING)
+    shown = np.ma.masked_array(rows.fraction, ~rows.runs & (rows.fraction == 0))
+    height, width = rows.fraction.shape
+    top = height if rows.labels else int(rows.size.sum())
+    image = ax.imshow(
+        shown, cmap=colours, vmin=VISIBLE, vmax=1.0, aspect="auto", interpolation="nearest",
+        extent=(-0.5, width - 0.5, top - 0.5, -0.5),
+    )  # fmt: skip
+    ax.set_xticks(np.arange(1, width) - 0.5, minor=True)
+    if rows.labels:
+        ax.set_yticks(np.arange(1, height) - 0.5, minor=True)
+        for row, place in np.argwhere(rows.fraction >= VISIBLE).tolist():
+            value = rows.fraction[row, place]
+            ink = PALE_INK if value > 0.55 else INK
+            text = f"{value:.2f}" if value >= 0.005 else "<.01"
+            ax.text(place, row, text, ha="center", va="center", fontsize=8, color=ink)
+    ax.grid(which="minor", color="#c9c5be", linewidth=0.6)
+    ax.tick_params(which="both", length=0)
+    ax.spines[:].set_color("#c9c5be")
+    return image
+
+
+def _label_axes(ax: Axes, rows: HeatmapRows, solution: Solution) -> None:
+    allocation = solution.allocation
+    assert allocation is not None
+    C = allocation.classes
+    used = {name: (use, has) for name, use, has in zip(C.resources.names, allocation.usage, C.capacity, strict=True)}
+    ticks = []
+    for place in rows.places:
+        use, has = used.get(place, (0.0, 0.0))
+        ticks.append(f"{place}\n{use:.3g} of {has:g}" if place in used else place)
+    ax.set_xticks(np.arange(len(rows.places)), ticks)
+    ax.set_xlabel("pool (GPUs in use, mean over time)")
+    if rows.labels:
+        ax.set_yticks(np.arange(len(rows.labels)), rows.labels, fontsize=9)
+    ax.set_ylabel(rows.row_words)
+    absent = len(solution.instance.jobs_table) - int(rows.size.sum())
+    jobs = f"{rows.size.sum():,} jobs" + (f", {absent:,} not in the program" if absent else "")
+    value = "" if solution.objective is None else f", objective {solution.objective:.4g}"
+    notes = ["grey: cannot run there"] if not rows.runs.all() else []
+    subtitle = "; ".join([f"{solution.formulation}: {solution.status}{value}", jobs, *notes])
+    ax.set_title(f"{solution.instance.name}: fraction of time on each pool", loc="left", fontsize=12, pad=20)
+    ax.annotate(subtitle, (0, 1), (0, 6), "axes fraction", "offset points", fontsize=8.5, color="#555555")
