@@ -8,6 +8,7 @@ PIP    := $(PY) -m pip --disable-pip-version-check --no-input
 OUT    := out
 DEV    := $(VENV)/.installed-dev
 DOCS   := $(VENV)/.installed-docs
+BENCHMARKS := $(filter-out benchmarks/measure.py, $(wildcard benchmarks/*.py))
 SPARE  := build dist site $(OUT) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .DEFAULT_GOAL := help
@@ -35,7 +36,7 @@ types: $(DEV) ## check the types
 	$(PY) -m mypy
 
 bench: $(DEV) ## run the benchmarks (ratios and peak memory)
-	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(PY) "$$script"; done
+	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(PY) "$$script"; done
 
 docs: $(DOCS) ## build the documentation into site/
 	$(PY) -m mkdocs build --strict --quiet --site-dir site
@@ -48,11 +49,11 @@ clean: ## remove everything that is made here, .venv too
 # A stamp is older than pyproject.toml when the dependencies may have changed; then pip looks again.
 $(DEV): pyproject.toml | $(PY)
 	@echo "installing optsched and its tools into $(VENV) (a minute or two, once)"
-	@$(PIP) install --quiet --editable '.[dev]'
+	@$(PIP) install --quiet --no-compile --editable '.[dev]'
 	@touch $@
 
 $(DOCS): pyproject.toml | $(DEV)
-	@$(PIP) install --quiet --editable '.[docs]'
+	@$(PIP) install --quiet --no-compile --editable '.[docs]'
 	@touch $@
 
 $(PY):

@@ -12,10 +12,19 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
-from optsched.errors import Interrupted, SolverCrashed
+from optsched.errors import Interrupted, SolverCrashed, UsageError
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
 from optsched.program.allocation import Total
-from optsched.solution.certificate import FEASIBILITY, OPTIMALITY, Certificate, certify_point, dual_bound, gap_of
+from optsched.solution.certificate import (
+    FEASIBILITY,
+    OPTIMALITY,
+    Certificate,
+    certify_point,
+    dual_bound,
+    dual_residual,
+    gap_of,
+    is_bounded,
+)
 from optsched.solution.explanation import Conflict, describe_row
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination, Values
@@ -28,6 +37,7 @@ log = logging.getLogger("optsched")
 LARGE_LP = 3000
 """Rows from which a cold linear program goes to an interior-point method."""
 
+NO_OPTIMUM = (Termination.INFEASIBLE, Termination.UNBOUNDED, Termination.INFEASIBLE_OR_UNBOUNDED)
 STOPPED = (Termination.TIME_LIMIT, Termination.WORK_LIMIT, Termination.GAP_LIMIT, Termination.INTERRUPTED)
 
 
@@ -125,6 +135,7 @@ class Engine:
 
     def open(self, arrays: LinearArrays) -> Session:
         """A session with the program loaded."""
+        refuse_nan(arrays)
         solver = self.choose(rows=arrays.shape[0], integer=arrays.is_integer, conic=False)
         return solver().open(arrays)
 
@@ -156,9 +167,10 @@ class Engine:
         arrays = self._build(lambda: program.arrays)
         session = self.open(arrays)
         values = self.run(session)
-        if values.x is None:
+        if values.x is None or values.termination in NO_OPTIMUM:
             return self._without_point(arrays, values, None, session)
-        return self._certified(arrays, values, values.x, values.x, arrays.objective(values.x), values.y)
+        x = self._point(values.x, arrays.shape[1])
+        return self._certified(arrays, values, x, x, arrays.objective(x), values.y)
 
     def solve_allocation(self, program: AllocationProgram) -> Outcome:
         """Solve an allocation program; negligible fractions are dropped before the certificate is made."""
@@ -169,7 +181,7 @@ class Engine:
         arrays = self._build(lambda: program.to_linear().arrays)
         session = self.open(arrays)
         values = self.run(session)
-        if values.x is None:
+        if values.x is None or values.termination in NO_OPTIMUM:
             return self._without_point(arrays, values, program, session)
         return self._certified_allocation(program, arrays, values, values.y)
 
@@ -177,11 +189,11 @@ class Engine:
         solver = self.choose(rows=len(program.classes), integer=program.integral, conic=True)
         cones = self._build(program.to_conic)
         values = self._record(solver().solve_conic(cones, self._limits()))
-        start = np.zeros(program.classes.columns) if values.x is None else values.x[: program.classes.columns]
-        arrays = program.tangent(start).arrays
         if values.x is None:
+            arrays = program.tangent(np.zeros(program.classes.columns)).arrays
             return self._without_point(arrays, values, program, None)
         assert values.y is not None and cones.linear is not None
+        arrays = program.tangent(self._cleaned(program, values)).arrays  # where `verify` can take it again
         return self._certified_allocation(program, arrays, values, cones.linear.duals(values.y, cones.maximise))
 
     def _build(self, build: Callable[[], T]) -> T:
@@ -193,16 +205,23 @@ class Engine:
     def _certified_allocation(
         self, program: AllocationProgram, arrays: LinearArrays, values: Values, y: FloatArray | None
     ) -> Outcome:
+        x = self._cleaned(program, values)
+        return self._certified(arrays, values, x, program.complete(x), program.value(x), y)
+
+    def _cleaned(self, program: AllocationProgram, values: Values) -> FloatArray:
+        """Totals of the class columns from a solver's point: without its noise, repaired if it was stopped."""
         from optsched.solution.allocation import Allocation
 
         assert values.x is not None
-        raw = values.x[: program.classes.columns]
-        if not np.isfinite(raw).all():
-            raise SolverCrashed(f"solver {self._name} returned a point with infinite or missing entries")
+        raw = self._point(values.x, program.classes.columns)
         x = Allocation.cleaned(program.classes, raw, program.integral).x
-        if values.termination in (*STOPPED, Termination.IMPRECISE):
-            x = program.repaired(x)
-        return self._certified(arrays, values, x, program.complete(x), program.value(x), y)
+        return program.repaired(x) if values.termination in (*STOPPED, Termination.IMPRECISE) else x
+
+    def _point(self, x: FloatArray, columns: int) -> FloatArray:
+        """The first columns of a solver's point, which must be there and finite."""
+        if x.ndim != 1 or len(x) < columns or not np.isfinite(x[:columns]).all():
+            raise SolverCrashed(f"solver {self._name} returned a point with infinite or missing entries")
+        return x[:columns]
 
     def _certified(
         self,
@@ -216,19 +235,23 @@ class Engine:
         started = time.perf_counter()
         assert self.chosen is not None
         stated = value if values.objective is None else values.objective
-        y = None if y is None else _without_noise(y)
+        y = None if y is None or y.shape != arrays.row_upper.shape or not np.isfinite(y).all() else _without_noise(y)
         bound = None if y is None else dual_bound(arrays, y)
         source = proof = "dual"
         if bound is None:
-            bound, source, proof = (
-                (None, "none", "none") if values.bound is None else (values.bound, "solver", "claimed")
-            )
+            known = values.bound is not None and np.isfinite(values.bound)
+            bound, source, proof = (values.bound, "solver", "claimed") if known else (None, "none", "none")
         certificate = certify_point(arrays, point, value, proof)
+        if y is not None:
+            certificate = replace(certificate, residuals={**certificate.residuals, "duals": dual_residual(arrays, y)})
         gap = gap_of(value, bound)
         problems = list(certificate.problems)
         claims = values.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT)
-        if claims and abs(value - stated) > OPTIMALITY * max(1.0, abs(value)):
+        if claims and not abs(value - stated) <= OPTIMALITY * max(1.0, abs(value)):
             problems.append(f"the solver states the objective {stated:.9g}, its point has {value:.9g}")
+        excess = 0.0 if bound is None else (value - bound if arrays.maximise else bound - value)
+        if excess > OPTIMALITY * max(1.0, abs(value)):
+            problems.append(f"the bound {bound:.9g} is worse than the objective of the point, {value:.9g}")
         status = Status.FEASIBLE
         closed = gap is not None and gap <= max(OPTIMALITY, self.limits.gap or 0.0)
         if claims:
@@ -268,16 +291,14 @@ class Engine:
         assert self.chosen is not None
         if values.termination in STOPPED or values.termination is Termination.IMPRECISE:
             return self._nothing_found(values)
-        if values.termination not in (
-            Termination.INFEASIBLE,
-            Termination.UNBOUNDED,
-            Termination.INFEASIBLE_OR_UNBOUNDED,
-        ):
+        if values.termination not in NO_OPTIMUM:
             raise SolverCrashed(f"solver {self._name} stopped with {values.words!r} and no point")
-        needed, proof, loosened = self._least_violation(arrays)
+        needed, proof, loosened = self.least_violation(arrays)
         if needed <= FEASIBILITY:
             if values.termination is Termination.INFEASIBLE:
                 raise SolverCrashed(f"solver {self._name} claims that a feasible program is infeasible")
+            if is_bounded(arrays):
+                raise SolverCrashed(f"solver {self._name} claims that a feasible, bounded program is unbounded")
             return Outcome(
                 replace(values, termination=Termination.UNBOUNDED), None, None, None, "none",
                 Certificate(True, "claimed", {}), Status.UNBOUNDED, self.chosen,
@@ -289,7 +310,7 @@ class Engine:
             Status.INFEASIBLE, self.chosen, conflicts=conflicts,
         )  # fmt: skip
 
-    def _least_violation(self, arrays: LinearArrays) -> tuple[float, str, np.ndarray]:
+    def least_violation(self, arrays: LinearArrays) -> tuple[float, str, np.ndarray]:
         """Elastic relaxation: the least total violation of rows, each relative to its size, and who violates.
 
         Its dual bound, recomputed, is the proof of infeasibility; a value of 0 refutes the solver's claim.
@@ -330,6 +351,19 @@ class Engine:
         if program is None:
             return tuple(Conflict(block, position, f"row {block}[{position}]") for block, position in found)
         return tuple(describe_row(program, block, position) for block, position in found)
+
+
+def refuse_nan(arrays: LinearArrays) -> None:
+    """A NaN or an infinite coefficient in a program would come back as anything."""
+    for name, numbers in (("cost", arrays.cost), ("coefficients", arrays.A.data)):
+        if not np.isfinite(numbers).all():
+            raise UsageError(f"the program has a NaN or an infinity among its {name}")
+    for name, bounds in (
+        ("row bounds", (arrays.row_lower, arrays.row_upper)),
+        ("column bounds", (arrays.lower, arrays.upper)),
+    ):
+        if np.isnan(bounds).any():
+            raise UsageError(f"the program has a NaN among its {name}")
 
 
 def elastic_relaxation(arrays: LinearArrays) -> LinearArrays:

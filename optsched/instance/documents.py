@@ -35,7 +35,7 @@ T = TypeVar("T")
 _FROM_LIST = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 Tuple = Annotated[tuple[T, ...], _FROM_LIST]
 """A JSON list, kept as a tuple; sets, which YAML has, are refused: they have no order."""
-NonEmpty = Annotated[tuple[T, ...], _FROM_LIST, Field(min_length=1)]
+NonEmpty = Annotated[tuple[T, ...], Field(min_length=1), _FROM_LIST]
 Pair = Annotated[tuple[T, T], _FROM_LIST]
 
 RateEntry = tuple[str, int, int, float]

@@ -39,7 +39,8 @@ class Certificate:
         ``dual`` (bound recomputed from the duals), ``claimed`` (the solver's word), ``cross-checked``, ``rule`` (a
         closed form: nothing to prove) or ``none``.
     residuals : mapping
-        Largest relative residual of rows, columns, integrality and objective.
+        Largest relative residual of rows, columns, integrality and objective; of the signs of the ``duals`` where
+        there are any; of an infeasible instance the ``least_violation`` that its rows can be met with.
     problems : tuple of str
         What is wrong, in words; empty if ok.
     """
@@ -51,8 +52,8 @@ class Certificate:
 
 
 def gap_of(objective: float | None, bound: float | None) -> float | None:
-    """|objective - bound| / max(1e-9, |objective|)."""
-    if objective is None or bound is None:
+    """|objective - bound| / max(1e-9, |objective|); None where one of them does not exist or is infinite."""
+    if objective is None or bound is None or not (np.isfinite(objective) and np.isfinite(bound)):
         return None
     return abs(objective - bound) / max(1e-9, abs(objective))
 
@@ -85,6 +86,8 @@ def dual_bound(arrays: LinearArrays, y: FloatArray) -> float | None:
     An upper bound when maximising, a lower one when minimising. ``y`` are derivatives of the optimum, so for a minimum
     the signs of the derivation above are reversed.
     """
+    if not np.isfinite(y).all():
+        return None
     sign = 1.0 if arrays.maximise else -1.0
     multipliers = sign * y
     multipliers = np.where(np.isposinf(arrays.row_upper), np.minimum(multipliers, 0.0), multipliers)
@@ -97,7 +100,41 @@ def dual_bound(arrays: LinearArrays, y: FloatArray) -> float | None:
     active = reduced != 0
     if not np.isfinite(reach[active]).all():
         return None
-    return sign * (rows + float(reduced[active] @ reach[active])) + arrays.offset
+    bound = sign * (rows + float(reduced[active] @ reach[active])) + arrays.offset
+    return bound if np.isfinite(bound) else None
+
+
+def dual_residual(arrays: LinearArrays, y: FloatArray) -> float:
+    """Largest relative error in the signs of the duals: 0 if y is feasible in the dual program.
+
+    A column without upper bound may have no positive reduced cost (when maximising), one without lower bound no
+    negative one; likewise the duals of rows that lack a side. Implied bounds count for nothing here. Each error is
+    relative to the terms of its column, and these to at least a millionth of the largest in the program.
+    """
+    sign = 1.0 if arrays.maximise else -1.0
+    multipliers = sign * y
+    reduced = sign * arrays.cost - arrays.A.T @ multipliers
+    columns = _wrong_sign(reduced, arrays.lower, arrays.upper)
+    size = np.abs(arrays.cost) + abs(arrays.A).T @ np.abs(y)
+    rows = _wrong_sign(multipliers, arrays.row_lower, arrays.row_upper)
+    return max(_largest_ratio(columns, size), _largest_ratio(rows, np.abs(y)))
+
+
+def _wrong_sign(value: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    positive = np.where(np.isposinf(upper), value, 0.0)
+    negative = np.where(np.isneginf(lower), -value, 0.0)
+    return np.maximum(np.maximum(positive, negative), 0.0)
+
+
+def _largest_ratio(error: FloatArray, size: FloatArray) -> float:
+    size = np.maximum(size, 1e-6 * size.max(initial=0.0))
+    some = error > 0
+    return float((error[some] / size[some]).max(initial=0.0))
+
+
+def is_bounded(arrays: LinearArrays) -> bool:
+    """Whether the implied bounds of the columns alone bound the objective, so that it cannot be unbounded."""
+    return dual_bound(arrays, np.zeros(arrays.shape[0])) is not None
 
 
 def certify_point(

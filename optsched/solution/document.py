@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, Strict
 
 from optsched.solution.certificate import gap_of
-
-if TYPE_CHECKING:
-    from optsched.solution.solution import Solution
+from optsched.solution.solution import DUAL_ROWS, Solution, Status
+from optsched.solution.values import Termination
 
 FORMAT = "optsched-solution/1"
 
 
 def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, Any]:
     """The solution as plain data; numbers that do not exist are null."""
-    from optsched.solution.solution import DUAL_ROWS
-
     duals = solution.duals
     write_duals = duals is not None and (all_duals or sum(len(block) for block in duals.values()) <= DUAL_ROWS)
     document: dict[str, Any] = {
@@ -33,11 +30,12 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
             "version": solution.solver.version,
             "options": dict(solution.solver.options),
             "seed": solution.solver.seed,
+            "gap": solution.solver.gap,
         },
         "classes": solution.candidates.aggregate,
         "sense": solution.sense,
-        "objective": solution.objective,
-        "bound": solution.bound,
+        "objective": _finite(solution.objective),
+        "bound": _finite(solution.bound),
         "bound_source": solution.bound_source,
         "gap": gap_of(solution.objective, solution.bound),
         "termination": str(solution.termination),
@@ -59,6 +57,11 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
         "timings": dict(solution.timings),
     }
     return json.loads(json.dumps(document, default=_plain))  # type: ignore[no-any-return]
+
+
+def _finite(value: float | None) -> float | None:
+    """A number that does not exist, as the makespan of a job that makes no progress, is null."""
+    return value if value is not None and np.isfinite(value) else None
 
 
 def _plain(value: object) -> object:
@@ -91,6 +94,7 @@ class SolverDocument(_Model):
     version: str
     options: dict[str, Any]
     seed: int
+    gap: Number | None
 
 
 class CertificateDocument(_Model):
@@ -110,8 +114,8 @@ class AllocationRow(_Model):
     pool: str | None
     gpus: int
     nodes: int
-    fraction: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    share: float = 1.0
+    fraction: Number
+    share: Number = 1.0
     attributes: dict[str, Any] = Field(default_factory=dict)
     option: int | None = None
 
@@ -138,8 +142,8 @@ class SolutionDocument(_Model):
     bound: Number | None
     bound_source: Literal["dual", "solver", "relaxation", "none"]
     gap: Number | None
-    termination: str
-    status: Literal["optimal", "feasible", "infeasible", "unbounded", "limit", "error"]
+    termination: Annotated[Termination, Strict(False)]
+    status: Annotated[Status, Strict(False)]
     reproducible: bool
     certificate: CertificateDocument
     allocation: list[AllocationRow]

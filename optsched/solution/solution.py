@@ -18,7 +18,6 @@ from optsched.solution.certificate import Certificate, gap_of
 from optsched.solution.explanation import Conflict
 from optsched.solution.values import Termination
 
-FORMAT = "optsched-solution/1"
 DUAL_ROWS = 100_000
 """Row duals are written for at most this many rows, unless asked for."""
 
@@ -46,6 +45,8 @@ class SolverRecord:
     iterations: int = 0
     nodes: int = 0
     rebuilt: tuple[str, ...] = ()
+    gap: float | None = None
+    """The relative gap that was asked for: up to it a solution may be called optimal."""
 
 
 @dataclass(frozen=True)

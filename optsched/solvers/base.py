@@ -33,6 +33,11 @@ class Capability(StrEnum):
     INCREMENTAL = "incremental"
 
 
+START_DROPPED = "start dropped"
+PROGRESS_EVERY = 0.2
+"""Seconds between progress events, at least."""
+
+
 @dataclass(frozen=True)
 class Progress:
     """One progress event: seconds since the start of the run, best objective and bound so far (None if unknown)."""
@@ -155,7 +160,9 @@ class Session(ABC):
         rows, columns = self.arrays.shape
         sizes = (len(start.rows), len(start.columns)) if isinstance(start, Basis) else (rows, len(np.asarray(start)))
         if sizes != (rows, columns):
-            self._rebuild.append(f"start dropped: {sizes[1]} columns and {sizes[0]} rows are not {columns} and {rows}")
+            self._rebuild.append(
+                f"{START_DROPPED}: {sizes[1]} columns and {sizes[0]} rows are not {columns} and {rows}"
+            )
             return
         self._start = start
 

@@ -12,7 +12,8 @@ import scipy.sparse as sp
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import ConicProgram, LinearArrays, linear_to_conic
 from optsched.solution.values import PointStatus, Termination, Values
-from optsched.solvers.base import Capability, Limits, Progress, Session, Solver
+from optsched.solvers.base import PROGRESS_EVERY, Capability, Limits, Progress, Session, Solver
+from optsched.solvers.interrupt import interrupt_flag
 
 
 def _clarabel() -> Any:
@@ -60,34 +61,29 @@ def solve_conic(program: ConicProgram, limits: Limits) -> Values:
     zero = sp.csc_matrix((columns, columns))
     cones = [_cone(module, cone.kind, cone.rows, cone.parameter) for cone in program.cones]
     started = time.perf_counter()
-    interrupted = False
     last_event = started
 
     def watch(info: Any) -> bool:
-        """Called at every iteration; True stops. Ctrl-C arrives here, as the solver runs in the caller's thread."""
-        nonlocal interrupted, last_event
-        try:
-            now = time.perf_counter()
-            if limits.on_progress is not None and now - last_event > 0.2:
-                last_event = now
-                primal, dual = sign * info.cost_primal + program.offset, sign * info.cost_dual + program.offset
-                limits.on_progress(Progress(now - started, primal, dual, f"iteration {info.iterations}"))
-        except KeyboardInterrupt:
-            interrupted = True
-        return interrupted
+        """Called at every iteration; True stops."""
+        nonlocal last_event
+        now = time.perf_counter()
+        if limits.on_progress is not None and now - last_event > PROGRESS_EVERY:
+            last_event = now
+            primal, dual = sign * info.cost_primal + program.offset, sign * info.cost_dual + program.offset
+            limits.on_progress(Progress(now - started, primal, dual, f"iteration {info.iterations}"))
+        return interrupted.is_set()
 
-    try:
-        solver = module.DefaultSolver(zero, sign * program.cost, program.A, program.b, cones, settings)
-        solver.set_termination_callback(watch)
-        solution = solver.solve()
-    except KeyboardInterrupt:
-        return Values(Termination.INTERRUPTED, seconds=time.perf_counter() - started, words="interrupted")
-    except BaseException as error:  # pyo3 panics are no Exceptions
-        if isinstance(error, SystemExit | GeneratorExit):
+    with interrupt_flag() as interrupted:
+        try:
+            solver = module.DefaultSolver(zero, sign * program.cost, program.A, program.b, cones, settings)
+            solver.set_termination_callback(watch)
+            solution = solver.solve()
+        except (KeyboardInterrupt, SystemExit):
             raise
-        raise SolverCrashed(f"Clarabel raised {type(error).__name__}: {error}") from None
+        except BaseException as error:  # a panic of the library is no Exception
+            raise SolverCrashed(f"Clarabel raised {type(error).__name__}: {error}") from None
     words = str(solution.status)
-    termination = Termination.INTERRUPTED if interrupted else _TERMINATION.get(words, Termination.ERROR)
+    termination = Termination.INTERRUPTED if interrupted.is_set() else _TERMINATION.get(words, Termination.ERROR)
     if termination is Termination.ERROR:
         raise SolverCrashed(f"Clarabel stopped with {words!r}")
     claims = words in ("Solved", "AlmostSolved")

@@ -1,8 +1,8 @@
 """HiGHS: simplex, interior point and branch and bound, fed with arrays.
 
 Facts that shape this file (highspy 1.13): ``run_crossover=off`` ends with status Unknown although the point is good;
-``iis_strategy`` other than 4 may return an empty set; the clock of the time limit runs over all runs of one object;
-the dual simplex re-initialises its weights when warm, the primal one does not.
+``iis_strategy`` other than 4 may return an empty set; the clock of the time limit starts anew with every run, while
+``getRunTime`` adds up; the dual simplex re-initialises its weights when warm, the primal one does not.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import LinearArrays
 from optsched.solution.values import Basis, PointStatus, Termination, Values
-from optsched.solvers.base import Capability, Limits, Progress, Session, Solver
+from optsched.solvers.base import PROGRESS_EVERY, START_DROPPED, Capability, Limits, Progress, Session, Solver
+from optsched.solvers.interrupt import interrupt_flag
 
-PROGRESS_EVERY = 0.2
-"""Seconds between progress events."""
 IIS_STRATEGY = 4
 
 
@@ -115,14 +114,14 @@ class HighsSession(Session):
     def run(self, limits: Limits) -> Values:
         """Solve in a worker thread, so that Ctrl-C reaches the caller and stops the solver."""
         reasons = self._take_reasons()
-        if self._highs is None or any(not reason.startswith("start dropped") for reason in reasons):
+        if self._highs is None or any(not reason.startswith(START_DROPPED) for reason in reasons):
             fresh = self._highs is None
             self._load()
-            reasons = () if fresh else reasons
+            if fresh:  # nothing was loaded that could have been changed in place
+                reasons = tuple(reason for reason in reasons if reason.startswith(START_DROPPED))
         highs, self._limits = self._highs, limits
         self._apply(limits)
         self._give_start()
-        self._interrupt.clear()
         self._mip.clear()
         self._started = self._last_event = time.perf_counter()
         self._watch()
@@ -138,13 +137,10 @@ class HighsSession(Session):
 
         finished = threading.Event()
         worker = threading.Thread(target=work, name="highs", daemon=True)
-        worker.start()
-        while not finished.is_set():
-            try:
-                finished.wait()  # not join: interrupting that may take a running thread for a finished one
-            except KeyboardInterrupt:
-                self._interrupt.set()
-        worker.join()
+        with interrupt_flag() as self._interrupt:
+            worker.start()
+            finished.wait()
+            worker.join()
         if failure:
             raise SolverCrashed(f"HiGHS raised {type(failure[0]).__name__}: {failure[0]}")
         self._warm = True
@@ -169,7 +165,7 @@ class HighsSession(Session):
         if self._warm and self._algorithm == "simplex" and not integer:
             options["simplex_strategy"] = 4  # primal: the dual simplex re-initialises its weights
         if limits.time is not None:
-            options["time_limit"] = highs.getRunTime() + max(limits.time, 1e-3)
+            options["time_limit"] = max(limits.time, 1e-3)
         if limits.work is not None:
             options |= {
                 "simplex_iteration_limit": limits.work,
@@ -209,11 +205,13 @@ class HighsSession(Session):
         highs = self._highs
         if highs.getOptionValue("solver")[1] == "pdlp":
             return
-        for callback in (highs.cbSimplexInterrupt, highs.cbIpmInterrupt, highs.cbMipInterrupt):
+        for callback, handler in (
+            (highs.cbSimplexInterrupt, self._on_interrupt),
+            (highs.cbIpmInterrupt, self._on_interrupt),
+            (highs.cbMipInterrupt, self._on_mip),
+        ):
             callback.clear()
-            callback += self._on_interrupt
-        highs.cbMipLogging.clear()
-        highs.cbMipLogging += self._on_mip
+            callback += handler
 
     def _on_interrupt(self, event: Any) -> None:
         if self._interrupt.is_set():

@@ -72,12 +72,18 @@ def refusal() -> Callable[[object], str]:
     return refusal
 
 
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all files of these tests; a folder per test would take most of their time."""
+    return tmp_path_factory.mktemp("instances")
+
+
 @pytest.fixture
-def file_refusal(tmp_path: Path) -> Callable[[bytes, str], str]:
+def file_refusal(folder: Path) -> Callable[[bytes, str], str]:
     """The message with which a file of the given bytes and suffix is refused; checks it in the same way."""
 
     def refusal(data: bytes, suffix: str = ".json") -> str:
-        path = tmp_path / f"instance{suffix}"
+        path = folder / f"instance{suffix}"
         path.write_bytes(data)
         with pytest.raises(InvalidInput) as caught:
             read_instance(path)
@@ -90,11 +96,11 @@ def file_refusal(tmp_path: Path) -> Callable[[bytes, str], str]:
 
 
 @pytest.fixture
-def read_bytes(tmp_path: Path) -> Callable[[bytes, str], Instance]:
+def read_bytes(folder: Path) -> Callable[[bytes, str], Instance]:
     """Write bytes to a file with the given suffix and read the instance in it."""
 
     def read(data: bytes, suffix: str) -> Instance:
-        path = tmp_path / f"instance{suffix}"
+        path = folder / f"instance{suffix}"
         path.write_bytes(data)
         return read_instance(path)
 

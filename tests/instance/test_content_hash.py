@@ -126,6 +126,7 @@ MORE = [  # what is not an entry changed but one added, taken away or moved
     ("jobs.1.throughput.v100", {"1": 3, "4": {"1": 11, "3": 9}}),
     ("jobs.1.throughput", {"a100": {"1": 3, "4": {"1": 11, "2": 9}}}),
     ("jobs.2.throughput", {"v100": 2.5}),
+    ("jobs.3.gpus", 2),
     ("jobs.3.options.1", ...),
     ("jobs.3.options.0.duration", ...),
     ("jobs.3.options.0.uses", {"cpu": 8}),

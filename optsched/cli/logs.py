@@ -1,0 +1,47 @@
+"""Where the log of the library goes during a command."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from optsched.errors import UsageError
+
+
+class _Lines(logging.Handler):
+    """Log lines on the standard error of the moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        sys.stderr.write(f"optsched: {self.format(record)}\n")
+
+
+@contextmanager
+def logging_to(verbosity: int, file: str | None) -> Iterator[None]:
+    """Send the log of optsched to standard error (INFO, or DEBUG from two ``-v`` on) and to a file."""
+    log = logging.getLogger("optsched")
+    level = logging.DEBUG if verbosity > 1 else logging.INFO
+    handlers: list[logging.Handler] = []
+    if verbosity:
+        handlers.append(_Lines())
+    if file is not None:
+        try:
+            handlers.append(logging.FileHandler(file, encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"cannot write {file}: {error.strerror}") from None
+        handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    before = log.level
+    if handlers:
+        log.setLevel(level)
+    for handler in handlers:
+        handler.setLevel(level)
+        log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+        for handler in handlers:
+            log.removeHandler(handler)
+            handler.close()

@@ -1,0 +1,84 @@
+"""A line on the terminal while something takes longer than a second."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from optsched.cli.shell import Shell
+from optsched.cli.tables import number
+
+if TYPE_CHECKING:
+    from optsched.solvers import Progress
+
+PATIENCE = 1.0
+"""Seconds before anything is shown."""
+EVERY = 0.2
+
+
+class ProgressLine:
+    """The last event of a solver, shown with the time that has passed."""
+
+    def __init__(self, shell: Shell, what: str) -> None:
+        self._shell, self._what = shell, what
+        self._started = time.perf_counter()
+        self._last: Progress | None = None
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._show, name="progress", daemon=True)
+
+    def __call__(self, event: Progress) -> None:
+        """Take an event; called by the solver's thread."""
+        self._last = event
+
+    def words(self) -> str:
+        """``solving: incumbent 3.2, bound 4.1, gap 28 %, 12 s``."""
+        parts = []
+        event = self._last
+        if event is not None:
+            parts += [
+                f"{name} {number(value)}"
+                for name, value in (("incumbent", event.incumbent), ("bound", event.bound))
+                if value is not None
+            ]
+            if event.incumbent is not None and event.bound is not None:
+                gap = abs(event.incumbent - event.bound) / max(1e-9, abs(event.incumbent))
+                parts.append(f"gap {100 * gap:.2g} %")
+            parts += [event.words] if event.words else []
+        parts.append(f"{time.perf_counter() - self._started:.0f} s (Ctrl-C stops)")
+        return f"{self._what}: {', '.join(parts)}"
+
+    def _show(self) -> None:
+        if self._done.wait(PATIENCE):
+            return
+        from rich.status import Status
+
+        with Status(self.words(), console=self._shell.err, refresh_per_second=1 / EVERY) as status:
+            while not self._done.wait(EVERY):
+                status.update(self.words())
+
+    def start(self) -> None:
+        """Begin to wait."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take the line away."""
+        self._done.set()
+        self._thread.join()
+
+
+@contextmanager
+def progress(shell: Shell, what: str) -> Iterator[Callable[[Progress], None] | None]:
+    """A progress callback with its line, or None where nobody would see one."""
+    if shell.quiet or not sys.stderr.isatty():
+        yield None
+        return
+    line = ProgressLine(shell, what)
+    line.start()
+    try:
+        yield line
+    finally:
+        line.stop()

@@ -1,0 +1,168 @@
+"""What every command shares: streams, verbosity, errors that become exit codes."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from optsched.errors import Interrupted, OptschedError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+WIDTH = 100
+"""Widest output in columns."""
+INTERNAL = 1
+INTERRUPTED = 130
+LONGEST = 500
+"""Characters of an error message."""
+
+
+@dataclass
+class Shell:
+    """The streams of one command.
+
+    Attributes
+    ----------
+    quiet : bool
+        Print nothing but errors and what was asked for with ``--json``.
+    debug : bool
+        Show tracebacks.
+    """
+
+    quiet: bool = False
+    debug: bool = False
+    _consoles: dict[str, Console] = field(default_factory=dict, repr=False)
+
+    @property
+    def out(self) -> Console:
+        """Standard output for people."""
+        return self._console("stdout")
+
+    @property
+    def err(self) -> Console:
+        """Standard error."""
+        return self._console("stderr")
+
+    def _console(self, name: str) -> Console:
+        if name not in self._consoles:
+            from rich.console import Console
+
+            stream: TextIO = getattr(sys, name)
+            plain = not colourful(stream)
+            self._consoles[name] = Console(
+                file=stream,
+                width=terminal_width(),
+                color_system=None if plain else "auto",
+                force_terminal=False if plain and not stream.isatty() else None,
+                markup=False,
+                highlight=False,
+                emoji=False,
+            )
+        return self._consoles[name]
+
+    def print(self, *renderables: RenderableType) -> None:
+        """Print for people, unless quiet."""
+        if not self.quiet:
+            self.write("".join(self._rendered(renderable) for renderable in renderables))
+
+    def _rendered(self, renderable: RenderableType) -> str:
+        """As text of at most `WIDTH` columns without blanks at line ends."""
+        with self.out.capture() as capture:
+            self.out.print(renderable)
+        return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+
+    def document(self, document: Mapping[str, Any]) -> None:
+        """A document as JSON on standard output, quiet or not."""
+        from optsched.instance.files import pretty_json
+
+        self.write(pretty_json(dict(document)))
+
+    def write(self, text: str) -> None:
+        """Write to standard output; a reader that has gone away ends the output quietly."""
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            silence_stdout()
+        except OSError as error:
+            silence_stdout()
+            raise UsageError(f"cannot write standard output: {error.strerror}") from None
+
+    def write_bytes(self, data: bytes) -> None:
+        """Write bytes, such as a file's content, to standard output."""
+        self.write(data.decode())
+
+    def complain(self, line: str) -> None:
+        """One line on standard error, after the program's name."""
+        with_name = f"optsched: {one_line(line)}\n"
+        try:
+            sys.stderr.write(with_name)
+            sys.stderr.flush()
+        except OSError:
+            pass
+
+    def failed(self, error: BaseException) -> int:
+        """Report an error; returns its exit code."""
+        if self.debug and not isinstance(error, Interrupted):
+            traceback.print_exception(error, file=sys.stderr)
+        if isinstance(error, KeyboardInterrupt):
+            error = Interrupted("interrupted")
+        if isinstance(error, OptschedError):
+            self.complain(str(error) if isinstance(error, Interrupted) else f"error: {error}")
+            return error.exit_code
+        self.complain(f"internal error: {type(error).__name__}: {error}")
+        if not self.debug:
+            self.complain("this is a bug in optsched or in a package that extends it; --debug shows where it happened")
+        return INTERNAL
+
+
+def colourful(stream: TextIO) -> bool:
+    """Whether escape codes are welcome: a terminal, and no NO_COLOR."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def terminal_width() -> int:
+    """Columns to write in: those of the terminal, at most `WIDTH`, and `WIDTH` without one."""
+    return max(40, min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))
+
+
+def one_line(text: str) -> str:
+    """A message on one line, without control characters, of a bearable length."""
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
+
+
+def printable(text: str) -> str:
+    """A text without control characters: a job's name may hold anything."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def silence_stdout() -> None:
+    """Let what is still to be written to standard output vanish, also at exit."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):  # a stream of a test
+        sys.stdout = io.StringIO()
+        return
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
+def check_target(path: str | None) -> None:
+    """Refuse an output file that cannot be written, before any work is done."""
+    if path is None or path == "-":
+        return
+    target = Path(path)
+    if target.is_dir():
+        raise UsageError(f"cannot write {target}: it is a folder")
+    if not target.parent.is_dir():
+        raise UsageError(f"cannot write {target}: there is no folder {target.parent}")

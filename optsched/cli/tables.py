@@ -1,0 +1,114 @@
+"""Numbers, tables and lists as all commands show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from optsched.cli.shell import printable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+LONGEST_NAME = 32
+LISTED = 5
+"""Names told before "and N more"."""
+
+
+def number(value: float) -> str:
+    """Six significant digits, thousands apart: ``31,344.5``."""
+    return f"{value:,.6g}"
+
+
+def percent(fraction: float) -> str:
+    """A share: ``37.5 %``; small ones keep a digit, and only what is whole is called 100 %."""
+    if fraction == 0:
+        return "0 %"
+    if 0 < fraction < 0.0005:
+        return "< 0.1 %"
+    text = f"{100 * fraction:.1f}"
+    if text == "100.0":
+        return "100 %" if fraction > 1 - 1e-9 else "> 99.9 %"
+    return f"{text} %"
+
+
+def seconds(value: float) -> str:
+    """``12 ms``, ``1.23 s``, ``2 min 5 s``, ``3.4 h``, ``2.1 d``."""
+    if value < 0.9995:
+        return f"{1000 * value:.0f} ms" if value >= 0.0095 else f"{1000 * value:.1f} ms"
+    if value < 120:
+        return f"{value:.3g} s"
+    if value < 7200:
+        return f"{value / 60:.3g} min"
+    return f"{value / 3600:.3g} h" if value < 172800 else f"{value / 86400:,.3g} d"
+
+
+def count(amount: int, one: str, many: str = "") -> str:
+    """``1 job``, ``1,200 jobs``."""
+    return f"{amount:,} {one if amount == 1 else many or one + 's'}"
+
+
+def name(text: str) -> str:
+    """A job's or pool's name, printable and cut in the middle if long."""
+    text = printable(text)
+    half = LONGEST_NAME // 2
+    return text if len(text) <= LONGEST_NAME else f"{text[: half - 2]}...{text[1 - half :]}"
+
+
+def listed(names: Sequence[str], most: int = LISTED) -> str:
+    """``a, b, c and 12 more``."""
+    told = ", ".join(name(item) for item in names[:most])
+    return told if len(names) <= most else f"{told} and {len(names) - most:,} more"
+
+
+def table(*columns: str, rows: Iterable[Sequence[str | Text]], title: str = "", left: int = 1) -> RenderableType:
+    """A table: the first ``left`` columns are text, the others are numbers; none of them is wrapped but the last text.
+
+    Empty cells are shown as a dot.
+    """
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1))
+    for place, column in enumerate(columns):
+        made.add_column(column, justify="left" if place < left else "right", overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return Group("", heading(title), made) if title else Group("", made)
+
+
+def heading(text: str) -> Text:
+    """A section's title."""
+    from rich.text import Text
+
+    return Text(text, style="bold")
+
+
+def facts(entries: Iterable[tuple[str, str | Text]]) -> Table:
+    """Names and what is said of them, in two aligned columns."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(style="dim", no_wrap=True)
+    made.add_column(overflow="fold")
+    for key, words in entries:
+        made.add_row(f"  {key}", Text(words) if isinstance(words, str) else words)
+    return made
+
+
+def bullets(items: Iterable[str]) -> Table:
+    """A list with hanging indents."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table.grid(padding=(0, 1, 0, 0))
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    for item in items:
+        made.add_row("  -", Text(printable(item)))
+    return made

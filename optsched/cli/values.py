@@ -1,0 +1,76 @@
+"""Values as they are typed on the command line: durations, ``key=value``, side constraints, pools."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from optsched.errors import UsageError
+
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+DURATION = re.compile(r"(\d+\.?\d*|\.\d+)\s*(s|min|m|h|d|)", re.ASCII)
+NEXT_KEY = re.compile(r",(?=\s*[A-Za-z_][\w-]*\s*=)")
+"""A comma that ends one ``key=value``; other commas belong to the value."""
+
+
+def duration(text: str | None, option: str) -> float | None:
+    """Seconds of ``90``, ``90s``, ``5m``, ``2h`` or ``1d``."""
+    if text is None:
+        return None
+    match = DURATION.fullmatch(text.strip())
+    seconds = float(match[1]) * UNITS[match[2]] if match else math.inf
+    if not math.isfinite(seconds):
+        raise UsageError(f"{option}: found {text!r}, expected seconds or a duration such as 90s, 5m, 2h or 1d")
+    return seconds
+
+
+def value(text: str) -> Any:
+    """true, false, null, a number or JSON as what it is, anything else as text."""
+    try:
+        parsed = json.loads(text, parse_constant=str)
+    except ValueError:
+        return text
+    return text if isinstance(parsed, float) and not math.isfinite(parsed) else parsed
+
+
+def pairs(texts: Iterable[str], option: str) -> dict[str, Any]:
+    """``key=value`` texts as a mapping; hyphens in keys count as underscores."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, equals, rest = text.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or not key:
+            raise UsageError(f"{option}: found {text!r}, expected key=value")
+        if key in found:
+            raise UsageError(f"{option}: {key} is given twice")
+        found[key] = value(rest.strip())
+    return found
+
+
+def constraint(text: str) -> dict[str, Any]:
+    """A side constraint: ``kind``, ``kind:key=value,key=value`` or a JSON object with a ``kind``."""
+    if text.lstrip().startswith("{"):
+        parsed = value(text)
+        if isinstance(parsed, dict):
+            return parsed
+    kind, _, rest = text.partition(":")
+    if not kind.strip() or "=" in kind:
+        raise UsageError(f"-C: found {text!r}, expected kind or kind:key=value,key=value")
+    options = pairs(NEXT_KEY.split(rest), f"-C {kind}") if rest.strip() else {}
+    return {"kind": kind.strip(), **options}
+
+
+def pool_sizes(text: str) -> dict[str, int]:
+    """``v100:8,p100:16`` as GPUs by pool."""
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        name, colon, gpus = part.strip().rpartition(":")
+        if not colon or not name or not gpus.strip().isdecimal():
+            raise UsageError(f"--pools: found {part.strip()!r}, expected pool:gpus, such as v100:8,p100:16")
+        if name in sizes:
+            raise UsageError(f"--pools: {name} is given twice")
+        sizes[name] = int(gpus)
+    return sizes

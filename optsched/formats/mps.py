@@ -1,0 +1,237 @@
+"""Export of linear programs as MPS and LP files, with names that lead back to jobs, pools and requirements.
+
+HiGHS writes the files, with 15 digits per number. What readers take differently is avoided where the format allows it:
+integer columns carry an upper bound, sections of LP files their full heading, and names are plain ASCII. A maximum is
+``OBJSENSE MAX`` in an MPS file: HiGHS, SCIP, Gurobi and CPLEX read that, CBC does not and must be told (``-max``).
+LP files have no such trap.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
+from optsched.program import AllocationProgram, LinearArrays
+from optsched.program.arrays import Block
+
+SUFFIXES = {".mps": "mps", ".lp": "lp"}
+COMMENT = {"mps": "*", "lp": "\\"}
+FORBIDDEN = re.compile(r"[^A-Za-z0-9_]+")
+RESERVED = re.compile(
+    r"bin(ary|aries)?|bounds?|end|free|gen(erals?)?|inf(inity)?|int(egers?)?|(max|min)(imi[sz]e|imum)?|obj|ranges|rhs"
+    r"|s|sec|semi|sos|st|subject|such|to",
+    re.IGNORECASE,
+)
+"""Words of the LP format, and the objective's name."""
+SECTION = re.compile(rb"^(bin|gen|semi)\n((?: .*\n)?)", re.MULTILINE)
+LONG_HEADING = {b"bin": b"binaries\n", b"gen": b"generals\n", b"semi": b"semi-continuous\n"}
+INTEGER_BOUND = re.compile(rb"^ (U|L)I BOUND", re.MULTILINE)
+PLAIN_BOUND = {b"U": b" UP BOUND", b"L": b" LO BOUND"}
+"""Every reader knows UP and LO; UI and LI, which say the same of an integer column, PuLP does not."""
+
+
+@dataclass(frozen=True)
+class ProgramNames:
+    """A unique name of every column and row."""
+
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+
+
+def program_kind(path: Path) -> str:
+    """``mps`` or ``lp`` by suffix; raises `UsageError`."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"{path}: expected a name that ends in {' or '.join(SUFFIXES)} for a program")
+    return SUFFIXES[path.suffix.lower()]
+
+
+def program_names(arrays: LinearArrays, words: Mapping[str, Sequence[str]] | None = None) -> ProgramNames:
+    """Names that every reader of MPS and LP files takes: ``x_12``, ``time_3``, ``capacity_v100``, ``t``.
+
+    Parameters
+    ----------
+    arrays : LinearArrays
+    words : mapping, optional
+        Words for the rows of some blocks (such as the resources of ``capacity``), used instead of numbers where they
+        make valid names that differ.
+    """
+    given = words or {}
+    return ProgramNames(
+        _unique([name for block in arrays.columns for name in _block_names(block, None)]),
+        _unique([name for block in arrays.rows for name in _block_names(block, given.get(block.name))]),
+    )
+
+
+def _block_names(block: Block, words: Sequence[str] | None) -> list[str]:
+    stem = FORBIDDEN.sub("_", block.name).strip("_") or "block"
+    if not stem[0].isalpha() or re.match(r"[eE]\d", stem):  # a number, to a reader of LP files
+        stem = f"b_{stem}"
+    if words is not None:
+        ends = [FORBIDDEN.sub("_", word).strip("_") for word in words]
+        if all(ends) and len(set(ends)) == len(ends):
+            return [f"{stem}_{end}" for end in ends]
+    if len(block) == 1 and not RESERVED.fullmatch(stem):
+        return [stem]
+    return [f"{stem}_{number}" for number in range(len(block))]
+
+
+def _unique(names: list[str]) -> tuple[str, ...]:
+    """Two blocks whose names differ in forbidden characters only are told apart by a number."""
+    taken: set[str] = set()
+    for place, name in enumerate(names):
+        free, again = name, 1
+        while free in taken:
+            again += 1
+            free = f"{name}_v{again}"
+        taken.add(free)
+        names[place] = free
+    return tuple(names)
+
+
+def program_text(
+    arrays: LinearArrays, names: ProgramNames, kind: str, *, name: str = "program", comments: Sequence[str] = ()
+) -> bytes:
+    """A linear or mixed-integer program as the content of an MPS or LP file.
+
+    Parameters
+    ----------
+    arrays : LinearArrays
+    names : ProgramNames
+    kind : {"mps", "lp"}
+        In an LP file a row with two different sides stands twice, as ``NAMElo`` and ``NAMEup``.
+    name : str
+        Of the program; kept in MPS files.
+    comments : sequence of str
+        Lines at the head of the file.
+
+    Returns
+    -------
+    bytes
+        ASCII text. Minimum or maximum and the objective's constant are part of it.
+    """
+    highs = _load(arrays, names, FORBIDDEN.sub("_", name) or "program")
+    with tempfile.TemporaryDirectory(prefix="optsched-") as folder:
+        path = Path(folder) / f"program.{kind}"
+        highs.writeModel(str(path))
+        if not path.is_file():
+            raise SolverCrashed(f"HiGHS could not write the program as {kind}")
+        body = path.read_bytes()
+    body = SECTION.sub(_section, body) if kind == "lp" else INTEGER_BOUND.sub(lambda match: PLAIN_BOUND[match[1]], body)
+    head = "".join(f"{COMMENT[kind]} {_ascii(line)}".rstrip() + "\n" for line in comments)
+    return head.encode("ascii") + body
+
+
+def _section(match: re.Match[bytes]) -> bytes:
+    """The heading of a section in full, as CBC wants it; an empty section goes."""
+    return LONG_HEADING[match[1]] + match[2] if match[2] else b""
+
+
+def _ascii(text: str) -> str:
+    return " ".join(text.split()).encode("ascii", "backslashreplace").decode("ascii")
+
+
+def _load(arrays: LinearArrays, names: ProgramNames, name: str) -> Any:
+    try:
+        import highspy
+    except ImportError as error:
+        raise SolverUnavailable(f"exporting a program needs highspy, which cannot be loaded ({error})") from None
+    lp = highspy.HighsLp()
+    lp.model_name_ = name
+    lp.num_row_, lp.num_col_ = arrays.shape
+    lp.sense_ = highspy.ObjSense.kMaximize if arrays.maximise else highspy.ObjSense.kMinimize
+    lp.offset_ = arrays.offset
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = arrays.cost, arrays.lower, _integer_upper(arrays)
+    lp.row_lower_, lp.row_upper_ = arrays.row_lower, arrays.row_upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.num_row_, lp.a_matrix_.num_col_ = arrays.shape
+    lp.a_matrix_.start_ = arrays.A.indptr.astype(np.int32)
+    lp.a_matrix_.index_ = arrays.A.indices.astype(np.int32)
+    lp.a_matrix_.value_ = arrays.A.data
+    if arrays.is_integer:
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        lp.integrality_ = [kinds[int(integer)] for integer in arrays.integer]
+    lp.col_names_, lp.row_names_ = list(names.columns), list(names.rows)
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    if highs.passModel(lp) == highspy.HighsStatus.kError:
+        raise SolverCrashed("HiGHS refused the program (a NaN, or a lower bound above its upper bound)")
+    return highs
+
+
+def _integer_upper(arrays: LinearArrays) -> np.ndarray:
+    """Upper bounds, with the implied one where an integer column has none: readers differ in what they would assume."""
+    missing = arrays.integer & np.isposinf(arrays.upper) & np.isfinite(arrays.implied_upper)
+    return np.where(missing, np.floor(arrays.implied_upper + 1e-6), arrays.upper)
+
+
+# --- back to the user's words --------------------------------------------------------------------------------------
+
+
+def allocation_names(program: AllocationProgram, arrays: LinearArrays) -> ProgramNames:
+    """`program_names` with resources by name."""
+    return program_names(arrays, {"capacity": program.classes.resources.names})
+
+
+def names_document(program: AllocationProgram, arrays: LinearArrays, names: ProgramNames) -> dict[str, Any]:
+    """What every name of an exported allocation program stands for.
+
+    Columns of ``x`` have job (and partner), pool, gpus, nodes; rows have the job, the resource with its capacity, or
+    the requirement in words. A class of equal jobs is told by its first job and ``jobs``, their number.
+    """
+    requirements = {side.name: side.describe for side in program.side}
+
+    def column(block: Block, number: int) -> dict[str, Any]:
+        return _column(program, number) if block.name == "x" else {}
+
+    def row(block: Block, number: int) -> dict[str, Any]:
+        if block.name in ("time", "levels"):
+            return _class(program, number)
+        if block.name == "capacity":
+            return _resource(program, number)
+        return {"requirement": requirements[block.name](number)} if block.name in requirements else {}
+
+    return {
+        "columns": _described(arrays.columns, names.columns, column),
+        "rows": _described(arrays.rows, names.rows, row),
+    }
+
+
+def _described(
+    blocks: Sequence[Block], names: Sequence[str], words: Callable[[Block, int], dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    return {
+        names[block.start + number]: {"block": block.name, "number": number} | words(block, number)
+        for block in blocks
+        for number in range(len(block))
+    }
+
+
+def _class(program: AllocationProgram, number: int) -> dict[str, Any]:
+    C = program.classes
+    return {"job": C.instance.jobs_table.names[int(C.first[number])], "jobs": int(C.count[number])}
+
+
+def _column(program: AllocationProgram, number: int) -> dict[str, Any]:
+    C = program.classes
+    row, partner = int(C.configuration[number]), int(C.class_b[number])
+    pool = int(C.configurations.pool[row])
+    told = _class(program, int(C.class_a[number]))
+    if partner >= 0:
+        told["partner"] = C.instance.jobs_table.names[int(C.first[partner])]
+    return told | {
+        "pool": None if pool < 0 else C.instance.cluster.pools[pool].name,
+        "gpus": int(C.configurations.gpus[row]),
+        "nodes": int(C.configurations.nodes[row]),
+    }
+
+
+def _resource(program: AllocationProgram, number: int) -> dict[str, Any]:
+    resources = program.classes.resources
+    return {"resource": resources.names[number], "capacity": float(resources.capacity[number])}

@@ -1,0 +1,32 @@
+"""Ctrl-C as a flag that a running solver can look at, instead of an exception in the middle of its callbacks."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def interrupt_flag() -> Iterator[threading.Event]:
+    """While inside, SIGINT sets the event that is yielded; a second SIGINT raises KeyboardInterrupt as usual.
+
+    Outside of the main thread signals do not arrive, and the event is never set.
+    """
+    flag = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield flag
+        return
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if flag.is_set():
+            raise KeyboardInterrupt
+        flag.set()
+
+    before = signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield flag
+    finally:
+        signal.signal(signal.SIGINT, before)

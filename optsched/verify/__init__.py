@@ -1,0 +1,22 @@
+"""`verify`: a solution file against its instance, every number recomputed."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from optsched.verify.check import verify
+from optsched.verify.findings import Finding, Verification
+
+__all__ = ["Finding", "Verification", "verify"]
+
+
+class _CallableModule(ModuleType):
+    """Importing this package puts it in the place of the function `optsched.verify`; so it can be called like it."""
+
+    def __call__(self, *args: Any, **options: Any) -> Verification:
+        return verify(*args, **options)
+
+
+sys.modules[__name__].__class__ = _CallableModule

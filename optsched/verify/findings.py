@@ -1,0 +1,136 @@
+"""Findings: what is wrong in a solution file, by the path of the field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from optsched.instance.reading import join, show
+
+Bound = Literal["verified", "consistent", "not verifiable"]
+
+TOLD = 20
+"""Findings that the text of a verification tells."""
+RELATIVE = 1e-9
+"""Largest relative difference of two numbers that are the same up to rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong.
+
+    Attributes
+    ----------
+    field : str
+        Path in the solution file, e.g. ``allocation[3].fraction``; empty for the file as a whole.
+    message : str
+        What the file has, and what it should be.
+    """
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The outcome of `optsched.verify`.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+        Empty if the file is right.
+    bound : str
+        ``verified``: recomputed by us, from the duals or by the rule; ``consistent``: only the solver's claim, or none,
+        and not contradicted; ``not verifiable``: the duals that it needs are not in the file, or the file is wrong.
+    """
+
+    findings: tuple[Finding, ...]
+    bound: Bound
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"the solution is right; bound: {self.bound}"
+        count = len(self.findings)
+        lines = [f"the solution is refused: {count} finding" + ("s" if count != 1 else "")]
+        lines += [f"  {finding}" for finding in self.findings[:TOLD]]
+        if count > TOLD:
+            lines.append(f"  ... and {count - TOLD} more")
+        return "\n".join(lines)
+
+
+@dataclass
+class Findings:
+    """Collects findings; each comparison returns whether it holds."""
+
+    items: list[Finding] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def add(self, path: str, message: str) -> None:
+        """Add one, unless it stands there already."""
+        finding = Finding(path, message)
+        if finding not in self.items[-TOLD:]:
+            self.items.append(finding)
+
+    def same(self, path: str, found: object, expected: object, why: str = "") -> bool:
+        """Compare exactly."""
+        holds = found == expected and isinstance(found, bool) == isinstance(expected, bool)
+        if not holds:
+            self.add(path, f"found {show(found)}, expected {show(expected)}" + (f": {why}" if why else ""))
+        return holds
+
+    def close(
+        self,
+        path: str,
+        found: float | None,
+        expected: float | None,
+        why: str = "",
+        *,
+        relative: float = RELATIVE,
+        absolute: float = 0.0,
+    ) -> bool:
+        """Compare numbers up to rounding; null is equal to null alone."""
+        if found is None or expected is None:
+            return self.same(path, found, expected, why)
+        holds = abs(found - expected) <= max(relative * max(abs(found), abs(expected)), absolute)
+        if not holds:
+            self.add(path, f"found {found!r}, expected {expected!r}" + (f": {why}" if why else ""))
+        return holds
+
+    def alike(self, path: str, found: Any, expected: Any, why: str = "", *, absolute: float = 0.0) -> None:
+        """Compare plain data: keys and texts exactly, numbers up to rounding; each difference at its own path."""
+        if isinstance(found, Mapping) and isinstance(expected, Mapping):
+            for key in [key for key in expected if key not in found]:
+                self.add(join(path, [key]), f"found nothing, expected {show(expected[key])}")
+            for key in [key for key in found if key not in expected]:
+                self.add(join(path, [key]), f"found {show(found[key])}, expected no such entry")
+            for key in [key for key in expected if key in found]:
+                self.alike(join(path, [key]), found[key], expected[key], why, absolute=absolute)
+        elif _is_list(found) and _is_list(expected):
+            if len(found) != len(expected):
+                self.add(path, f"found {len(found)} entries, expected {len(expected)}")
+            else:
+                for index, pair in enumerate(zip(found, expected, strict=True)):
+                    self.alike(join(path, [index]), *pair, why, absolute=absolute)
+        elif _is_number(found) and _is_number(expected):
+            self.close(path, found, expected, why, absolute=absolute)
+        else:
+            self.same(path, found, expected, why)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float | int) and not isinstance(value, bool)

@@ -1,0 +1,46 @@
+"""The solution file: read, and checked for shape."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from optsched.errors import InvalidInput
+from optsched.instance.reading import parse_json, read_bytes, show, validate
+from optsched.solution.document import SolutionDocument
+from optsched.verify.findings import Findings
+
+
+def read_solution(source: Mapping[str, Any] | str | Path, findings: Findings) -> SolutionDocument | None:
+    """The solution, or None with a finding if it has not the shape of the format.
+
+    Raises
+    ------
+    InvalidInput
+        If the file cannot be read or is not JSON.
+    """
+    document = _plain(source) if isinstance(source, Mapping) else _parsed(source)
+    if not isinstance(document, dict):
+        findings.add("", f"found {show(document)}, expected a solution: an object")
+        return None
+    try:
+        return validate(SolutionDocument, document)
+    except InvalidInput as error:
+        findings.add(error.path, f"found {error.found}, expected {error.expected}")
+        return None
+
+
+def _parsed(source: str | Path) -> object:
+    data = sys.stdin.buffer.read() if str(source) == "-" else read_bytes(Path(source))
+    return parse_json(data, "solution")
+
+
+def _plain(document: Mapping[str, Any]) -> object:
+    """The mapping as it would be read back from a file."""
+    try:
+        return json.loads(json.dumps(dict(document)))
+    except (TypeError, ValueError, RecursionError):
+        return "a mapping that JSON cannot hold"

@@ -1,0 +1,154 @@
+"""What a solution file is about, built anew: formulation, side constraints, candidates, classes, program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pydantic import ValidationError
+
+from optsched.assembly import compile, make_constraint
+from optsched.candidates import Candidates, Classes
+from optsched.engine import Engine
+from optsched.errors import UsageError
+from optsched.formulation import Formulation, FormulationOptions, Infeasible, SideConstraint
+from optsched.instance import Instance
+from optsched.instance.reading import show, translate
+from optsched.performance import PerformanceModel
+from optsched.program import AllocationProgram
+from optsched.registry import load_constraint, load_formulation, load_solver
+from optsched.solution import Solution
+from optsched.solution.document import SolutionDocument
+from optsched.verify.findings import Findings
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the file says that it solves.
+
+    Attributes
+    ----------
+    document : SolutionDocument
+    formulation : Formulation
+        With the options and side constraints of the file.
+    candidates : Candidates
+    classes : Classes
+    program : AllocationProgram or None
+        None where a side constraint can be met by no allocation.
+    """
+
+    document: SolutionDocument
+    formulation: Formulation
+    candidates: Candidates
+    classes: Classes
+    program: AllocationProgram | None
+
+    @property
+    def instance(self) -> Instance:
+        """The instance."""
+        return self.candidates.instance
+
+    @property
+    def closed_form(self) -> bool:
+        """Whether no solver is needed: a rule, no job to place, or a side constraint that nothing can meet."""
+        return self.formulation.sense == "rule" or self.program is None or len(self.classes) == 0
+
+    @cached_property
+    def closed(self) -> Solution:
+        """The solution of a closed form."""
+        return self.formulation.solve(self.candidates, Engine(load_solver))
+
+    @property
+    def expects_nothing(self) -> bool:
+        """Whether the file says that there is no allocation."""
+        return self.document.status not in ("optimal", "feasible")
+
+
+def rebuild(
+    document: SolutionDocument, instance: Instance, model: PerformanceModel | None, findings: Findings
+) -> Subject | None:
+    """Build everything anew, or None with findings where the file asks for what does not exist."""
+    formulation = _formulation(document, instance, findings)
+    if formulation is None:
+        return None
+    candidates = compile(instance, model)
+    if not document.classes:
+        candidates = candidates.per_job()
+    try:
+        classes = formulation.classes(candidates)
+        subject = Subject(document, formulation, candidates, classes, _program(formulation, classes))
+        if subject.closed_form:
+            _ = subject.closed  # may refuse as well: a rule takes no side constraints
+    except UsageError as error:
+        findings.add("constraints" if formulation.sense == "rule" and formulation.constraints else "options", str(error))
+        return None
+    return subject
+
+
+def _program(formulation: Formulation, classes: Classes) -> AllocationProgram | None:
+    try:
+        return formulation.program(classes)
+    except Infeasible:
+        return None
+
+
+def _formulation(document: SolutionDocument, instance: Instance, findings: Findings) -> Formulation | None:
+    try:
+        owner = load_formulation(document.formulation)
+    except UsageError as error:
+        findings.add("formulation", str(error))
+        return None
+    findings.same("formulation", document.formulation, owner.name)
+    if instance.kind not in owner.accepts:
+        findings.add("formulation", f"{owner.name} takes {', '.join(sorted(owner.accepts))}, not {instance.kind}")
+        return None
+    options = _options(owner, document.options, "options", findings)
+    constraints = [_constraint(item, f"constraints[{i}]", findings) for i, item in enumerate(document.constraints)]
+    _check_own_constraints(document, instance, findings)
+    known = [constraint for constraint in constraints if constraint is not None]
+    if options is None or len(known) < len(constraints):
+        return None
+    return owner(options, known)
+
+
+def _options(
+    owner: type[Formulation] | type[SideConstraint], given: Mapping[str, Any], path: str, findings: Findings
+) -> FormulationOptions | None:
+    """Options as they stand in the file, which must be all of them, with their values as they are used."""
+    try:
+        options = owner.Options.model_validate(dict(given))
+    except ValidationError as error:
+        told = translate(error, path, owner.Options)
+        findings.add(told.path, f"found {told.found}, expected {told.expected}")
+        return None
+    findings.alike(path, given, _as_written(options.model_dump()))
+    return options
+
+
+def _constraint(given: Mapping[str, Any], path: str, findings: Findings) -> SideConstraint | None:
+    kind = given.get("kind")
+    if not isinstance(kind, str):
+        findings.add(f"{path}.kind", f"found {show(kind)}, expected the kind of a side constraint")
+        return None
+    try:
+        owner = load_constraint(kind)
+    except UsageError as error:
+        findings.add(f"{path}.kind", str(error))
+        return None
+    options = _options(owner, {key: value for key, value in given.items() if key != "kind"}, path, findings)
+    return None if options is None else owner(options)
+
+
+def _check_own_constraints(document: SolutionDocument, instance: Instance, findings: Findings) -> None:
+    """The constraints of the instance come first and cannot be left out."""
+    for index, item in enumerate(instance.constraints):
+        own = _as_written(make_constraint(item).document())
+        found = document.constraints[index] if index < len(document.constraints) else None
+        findings.same(f"constraints[{index}]", found, own, "the instance asks for this constraint")
+
+
+def _as_written(document: Mapping[str, Any]) -> Any:
+    return json.loads(json.dumps(document))

@@ -1,0 +1,45 @@
+"""Ctrl-C during a run: the incumbent comes back certified, or the interruption is reported."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import os, signal, threading
+import numpy as np
+import optsched
+from optsched.errors import Interrupted
+
+random = np.random.default_rng(0)
+jobs = {jobs}
+instance = optsched.Instance.from_arrays(
+    pools={{f"p{{j}}": jobs // 4 for j in range(8)}},
+    throughput=random.lognormal(0, 1, (jobs, 8)), gpus=random.choice([1, 2, 4, 8], jobs),
+)
+candidates = optsched.compile(instance)
+optsched.solve("@quickstart", solver="{solver}")
+threading.Timer({after}, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    solution = optsched.solve(candidates, "max-min-fairness", solver="{solver}")
+    print(solution.termination, solution.status, solution.ok, solution.reproducible)
+except Interrupted as error:
+    print("interrupted without incumbent")
+"""
+
+
+@pytest.mark.parametrize("solver", ("highs", "highs-ipm", "clarabel"))
+def test_ctrl_c(solver: str) -> None:
+    script = SCRIPT.format(jobs=12_000, solver=solver, after=0.6)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() in ("interrupted feasible True False", "interrupted without incumbent"), done.stdout
+
+
+def test_ctrl_c_is_not_swallowed_outside_of_a_solver() -> None:
+    script = "import os, signal, optsched.api\nos.kill(os.getpid(), signal.SIGINT)\nprint('still here')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode in (1, -signal.SIGINT, 130) and "still here" not in done.stdout

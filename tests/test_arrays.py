@@ -1,0 +1,158 @@
+"""Grouping, ranges and lookup against their naive definitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from optsched import arrays
+from optsched.arrays import AnyArray, IntArray, find_sorted, group_rows, ranges
+
+QUICK = settings(max_examples=100, deadline=None, derandomize=True)
+
+few_floats = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1.5, np.inf, -np.inf, 5e-324, 1e308, 0.1 + 0.2, 0.3])
+COLUMNS: list[tuple[Any, st.SearchStrategy[Any] | None]] = [
+    (np.float64, few_floats),
+    (np.float64, st.floats(allow_nan=False)),
+    (np.float32, st.floats(allow_nan=False, width=32)),
+    (np.int64, st.integers(-2, 2)),
+    (np.int64, st.integers(-(2**63), 2**63 - 1)),
+    (np.uint64, st.integers(0, 3) | st.integers(2**64 - 3, 2**64 - 1)),
+    (np.int8, None),
+    (np.bool_, None),
+]
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[list[AnyArray], int]:
+    length = draw(st.integers(0, 12))
+    kinds = draw(st.lists(st.sampled_from(COLUMNS), max_size=4))
+    return [draw(hnp.arrays(dtype, length, elements=elements)) for dtype, elements in kinds], length
+
+
+def naive_groups(columns: list[AnyArray], length: int) -> tuple[list[int], list[int], list[int]]:
+    """By a dict from rows; 0.0 and -0.0 are equal and hash alike in Python."""
+    numbers: dict[tuple[Any, ...], int] = {}
+    first: list[int] = []
+    inverse: list[int] = []
+    for row in range(length):
+        key = tuple(column[row].item() for column in columns)
+        if key not in numbers:
+            numbers[key] = len(first)
+            first.append(row)
+        inverse.append(numbers[key])
+    return first, inverse, [inverse.count(group) for group in range(len(first))]
+
+
+def check_groups(columns: list[AnyArray], length: int) -> None:
+    groups = group_rows(columns, length)
+    first, inverse, count = naive_groups(columns, length)
+    assert len(groups) == len(first)
+    for array, expected in ((groups.first, first), (groups.inverse, inverse), (groups.count, count)):
+        assert array.tolist() == expected
+        assert array.dtype == np.int64
+
+
+@QUICK
+@given(tables())
+def test_groups(table: tuple[list[AnyArray], int]) -> None:
+    check_groups(*table)
+
+
+@pytest.fixture(params=["all alike", "two values"])
+def colliding_hash(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    def poor_hash(bits: list[AnyArray]) -> AnyArray:
+        same = np.zeros(len(bits[0]), np.uint64)
+        return same if request.param == "all alike" else same + bits[0] % np.uint64(2)
+
+    monkeypatch.setattr(arrays, "_hash_rows", poor_hash)
+
+
+def test_groups_when_hashes_collide(colliding_hash: None) -> None:
+    @QUICK
+    @given(tables())
+    def check(table: tuple[list[AnyArray], int]) -> None:
+        check_groups(*table)
+
+    check()
+
+
+def test_the_forced_collision_is_one(colliding_hash: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = []
+    sort = arrays._group_by_sorting
+    monkeypatch.setattr(arrays, "_group_by_sorting", lambda bits: called.append(bits) or sort(bits))
+    check_groups([np.array([4, 2, 0, 2]), np.array([1, 1, 0, 1])], 4)
+    assert called
+
+
+def test_groups_of_many_rows() -> None:
+    rng = np.random.default_rng(0)
+    columns: list[AnyArray] = [rng.integers(0, 30, 5000), rng.integers(0, 7, 5000) / 7, rng.random(5000) < 0.5]
+    check_groups(columns, 5000)
+
+
+def test_groups_keep_the_order_of_first_appearance() -> None:
+    groups = group_rows([np.array([5, 3, 5, 9, 3])], 5)
+    assert groups.first.tolist() == [0, 1, 3]
+    assert groups.inverse.tolist() == [0, 1, 0, 2, 1]
+    assert groups.count.tolist() == [2, 2, 1]
+
+
+def test_zeros_of_both_signs_are_equal_and_neighbours_are_not() -> None:
+    assert len(group_rows([np.array([0.0, -0.0])], 2)) == 1
+    assert len(group_rows([np.array([1.0, np.nextafter(1.0, 2)])], 2)) == 2
+    assert len(group_rows([np.array([0.0, 5e-324])], 2)) == 2
+
+
+def test_groups_of_a_table_without_columns() -> None:
+    groups = group_rows([], 3)
+    assert (groups.first.tolist(), groups.inverse.tolist(), groups.count.tolist()) == ([0], [0, 0, 0], [3])
+    assert len(group_rows([], 0)) == 0
+    assert len(group_rows([np.zeros(0)], 0)) == 0
+
+
+def test_columns_of_a_matrix_are_left_as_they_are() -> None:
+    matrix = np.array([[1.0, -0.0], [1.0, 0.0], [2.0, -0.0]])
+    before = matrix.tobytes()
+    check_groups([matrix[:, 0], matrix[:, 1]], 3)
+    check_groups([matrix[::2, 0], np.array([1, 9, 1, 9])[::2]], 2)
+    assert matrix.tobytes() == before
+
+
+def test_columns_are_told_apart() -> None:
+    """(1, 2) and (2, 1) differ, as do equal numbers in other columns."""
+    check_groups([np.array([1, 2, 0]), np.array([2, 1, 3]), np.array([0, 0, 0])], 3)
+
+
+@QUICK
+@given(st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 6)), max_size=10))
+def test_ranges(pairs: list[tuple[int, int]]) -> None:
+    start: IntArray = np.array([first for first, _ in pairs], np.int64)
+    length: IntArray = np.array([count for _, count in pairs], np.int64)
+    result = ranges(start, length)
+    assert result.tolist() == [first + i for first, count in pairs for i in range(count)]
+    assert result.dtype == np.int64
+
+
+@QUICK
+@given(st.lists(st.integers(-20, 20), max_size=12, unique=True), st.lists(st.integers(-25, 25), max_size=12))
+def test_find_sorted(keys: list[int], wanted: list[int]) -> None:
+    keys.sort()
+    found = find_sorted(np.array(keys, np.int64), np.array(wanted, np.int64))
+    assert found.tolist() == [keys.index(key) if key in keys else -1 for key in wanted]
+    assert found.dtype == np.int64
+
+
+def test_find_sorted_beyond_both_ends() -> None:
+    keys = np.array([-(2**63), 0, 2**63 - 1])
+    wanted = np.array([-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1])
+    assert find_sorted(keys, wanted).tolist() == [0, -1, -1, 2]
+
+
+def test_find_sorted_with_repeated_keys_finds_the_first() -> None:
+    assert find_sorted(np.array([1, 1, 2, 2, 2]), np.array([2, 1])).tolist() == [2, 0]
