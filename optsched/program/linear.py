@@ -28,11 +28,20 @@ class Expression:
     """A vector of affine expressions: sum of matrix x block, plus a constant; shape (rows,)."""
 
     __array_ufunc__ = None  # let numpy hand over to the reflected operators below
-    __slots__ = ("constant", "terms")
+    __slots__ = ("constant", "terms", "variables")
 
-    def __init__(self, terms: Sequence[tuple[sp.csr_matrix, Block]], constant: FloatArray) -> None:
+    def __init__(
+        self, terms: Sequence[tuple[sp.csr_matrix, Block]], constant: FloatArray, variables: Block | None = None
+    ) -> None:
         self.terms = tuple(terms)
         self.constant = constant
+        self.variables = variables
+        """The block of columns that this is, if it is nothing else."""
+
+    @classmethod
+    def of(cls, block: Block) -> Expression:
+        """A block of columns as an expression."""
+        return cls([(sp.csr_matrix(sp.eye_array(len(block))), block)], np.zeros(len(block)), block)
 
     @property
     def rows(self) -> int:
@@ -41,6 +50,10 @@ class Expression:
 
     def __rmatmul__(self, matrix: Matrix) -> Expression:
         matrix = _matrix(matrix)
+        if matrix.shape[1] != self.rows:
+            raise ValueError(f"a matrix of {matrix.shape[1]} columns times {self.rows} expressions")
+        if self.variables is not None:  # the matrix itself is the coefficients
+            return Expression([(matrix, self.variables)], np.zeros(matrix.shape[0]))
         return Expression(
             [(sp.csr_matrix(matrix @ coefficients), block) for coefficients, block in self.terms],
             np.asarray(matrix @ self.constant, np.float64),
@@ -105,21 +118,8 @@ class Expression:
         return np.ones((rows, 1)) @ self
 
 
-class Variables(Expression):
-    """A block of columns, itself an expression."""
-
-    __slots__ = ("block",)
-
-    def __init__(self, block: Block) -> None:
-        super().__init__([(sp.csr_matrix(sp.eye_array(len(block))), block)], np.zeros(len(block)))
-        self.block = block
-
-    def __rmatmul__(self, matrix: Matrix) -> Expression:
-        """Matrix @ x without a product: the matrix itself is the coefficients."""
-        matrix = _matrix(matrix)
-        if matrix.shape[1] != len(self.block):
-            raise ValueError(f"a matrix of {matrix.shape[1]} columns times {len(self.block)} variables")
-        return Expression([(matrix, self.block)], np.zeros(matrix.shape[0]))
+Variables = Expression
+"""A block of columns is an expression like any other: the identity times the block."""
 
 
 class Relation:
@@ -172,7 +172,7 @@ class LinearProgram:
         low, high = (-np.inf, np.inf) if implied is None else implied
         numbers = tuple(_vector(value, count, float) for value in (lower, upper, low, high))
         self._column_data.append((*numbers, _vector(integer, count, bool)))
-        return Variables(block)
+        return Expression.of(block)
 
     def constrain(self, relation: Relation, *, name: str) -> Block:
         """Add rows; returns their block."""

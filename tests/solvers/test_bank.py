@@ -149,7 +149,7 @@ def test_unknown_solver_option(solver_name: str) -> None:
 
 
 def test_unknown_solver_is_never_replaced() -> None:
-    with pytest.raises(SolverUnavailable, match="unknown solver 'highz', expected one of .*did you mean highs"):
+    with pytest.raises(SolverUnavailable, match=r"unknown solver 'highz', expected one of .*did you mean highs"):
         engine("highz").solve_linear(dense())
 
 

@@ -1,0 +1,141 @@
+"""The allocation as a table: jobs x pools, or one line per configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optsched.candidates import Absence
+from optsched.cli.tables import count, listed, name, number, percent, table
+from optsched.solution import Allocation
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+SHOWN = 20
+"""Jobs or pairs shown."""
+MATRIX_POOLS = 5
+"""Pools that fit beside each other."""
+
+
+@dataclass
+class Line:
+    """A job, or two that share GPUs: fractions and steps/s by configuration."""
+
+    names: str
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def rate(self) -> str:
+        """steps/s in all, of both jobs where two share."""
+        return _rates([sum(rates) for rates in zip(*(part.rates for part in self.parts), strict=True)])
+
+
+@dataclass(frozen=True)
+class Part:
+    """One configuration of a line."""
+
+    pool: str
+    gpus: int
+    nodes: int
+    fraction: float
+    rates: tuple[float, ...]
+    details: str
+
+
+def allocation_table(allocation: Allocation) -> Iterator[RenderableType]:
+    """Percent of the time by pool; where counts or options differ inside a pool, a line per configuration."""
+    lines, total = _lines(allocation)
+    if not lines:
+        return
+    pools = [pool.name for pool in allocation.classes.instance.cluster.pools]
+    parts = [part for line in lines for part in line.parts]
+    plain = all(not part.details and part.pool for part in parts)
+    steady = all(len({part.gpus for part in line.parts}) == 1 for line in lines)
+    if plain and steady and len(pools) <= MATRIX_POOLS:
+        yield _matrix(lines, pools)
+    else:
+        yield _long(lines, any(part.details for part in parts))
+    if total > len(lines):
+        shared = (allocation.rows.partner >= 0).any()
+        yield f"  ... and {count(total - len(lines), 'more job or pair' if shared else 'more job')} (use -o or --json)"
+
+
+def _matrix(lines: list[Line], pools: list[str]) -> RenderableType:
+    rows = []
+    for line in lines:
+        shares = dict.fromkeys(pools, 0.0)
+        for part in line.parts:
+            shares[part.pool] += part.fraction
+        cells = [percent(share) if share > 0 else "" for share in shares.values()]
+        rows.append([line.names, str(line.parts[0].gpus), *cells, line.rate])
+    return table("job", "GPUs", *map(name, pools), "steps/s", rows=rows)
+
+
+def _long(lines: list[Line], details: bool) -> RenderableType:
+    rows = []
+    for line in lines:
+        for place, part in enumerate(line.parts):
+            row = [line.names if place == 0 else "", name(part.pool) or "none"]
+            row += [part.details] if details else []
+            rows.append([*row, str(part.gpus), str(part.nodes), percent(part.fraction), _rates(part.rates)])
+    columns = ("job", "pool", *(("option",) if details else ()), "GPUs", "nodes", "time", "steps/s")
+    return table(*columns, rows=rows, left=3 if details else 2)
+
+
+def _rates(rates: list[float] | tuple[float, ...]) -> str:
+    return " + ".join(number(float(f"{rate:.4g}")) for rate in rates)
+
+
+def _lines(allocation: Allocation) -> tuple[list[Line], int]:
+    """The first jobs and pairs with their parts, and how many there are."""
+    C, rows = allocation.classes, allocation.rows
+    names, pools = C.instance.jobs_table.names, C.instance.cluster.pools
+    jobs = len(C.instance.jobs_table)
+    key = rows.job * (jobs + 1) + rows.partner + 1
+    order = np.argsort(key, kind="stable")
+    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+    end = starts[SHOWN] if len(starts) > SHOWN else len(order)
+    lines: dict[int, Line] = {}
+    for row in order[:end].tolist():
+        job, partner, column = int(rows.job[row]), int(rows.partner[row]), int(rows.column[row])
+        told = name(names[job]) if partner < 0 else f"{name(names[job])} + {name(names[partner])}"
+        fraction, rates = float(rows.fraction[row]), [float(rows.rate[row])]
+        rates += [float(rows.partner_rate[row])] if partner >= 0 else []
+        c = int(C.configuration[column])
+        pool = int(C.configurations.pool[c])
+        part = Part(
+            "" if pool < 0 else pools[pool].name,
+            int(C.configurations.gpus[c]),
+            int(C.configurations.nodes[c]),
+            fraction,
+            tuple(rate * fraction for rate in rates),
+            _details(allocation, c),
+        )
+        lines.setdefault(int(key[row]), Line(told)).parts.append(part)
+    return list(lines.values()), len(starts)
+
+
+def _details(allocation: Allocation, configuration: int) -> str:
+    table = allocation.classes.configurations
+    attributes = table.attribute_sets[table.attributes[configuration]]
+    share = float(table.share[configuration])
+    told = [f"share {share:g}"] if share != 1 else []
+    return ", ".join([*told, *(f"{key}={value}" for key, value in attributes.items())])
+
+
+def idle_jobs(allocation: Allocation) -> Iterator[RenderableType]:
+    """Jobs that could run but get nothing."""
+    C, rows = allocation.classes, allocation.rows
+    idle = C.of_job >= 0
+    idle &= C.candidates.absence == Absence.PRESENT
+    idle[rows.job] = False
+    idle[rows.partner[rows.partner >= 0]] = False
+    jobs = np.flatnonzero(idle)
+    if len(jobs):
+        names = [C.instance.jobs_table.names[job] for job in jobs[:10].tolist()]
+        more = "" if len(jobs) <= 10 else f" and {len(jobs) - 10:,} more"
+        yield f"  {count(len(jobs), 'job gets', 'jobs get')} nothing: {listed(names, most=10)}{more}"

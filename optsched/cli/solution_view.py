@@ -1,0 +1,229 @@
+"""A solution as people read it: heading, result, allocation, pools, jobs without a place, conflicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optsched.api import make_formulation
+from optsched.cli.allocation_view import allocation_table, idle_jobs
+from optsched.cli.tables import bullets, count, facts, heading, listed, name, number, percent, seconds, table
+from optsched.registry import load_formulation
+from optsched.solution import Solution, Status
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from optsched.candidates import Classes
+    from optsched.instance import Instance
+
+COLOUR = {Status.OPTIMAL: "bold green", Status.FEASIBLE: "bold yellow", Status.LIMIT: "bold yellow"}
+STOPPED = {
+    "time_limit": "the time limit was reached",
+    "work_limit": "the work limit was reached",
+    "gap_limit": "the gap is small enough",
+    "interrupted": "interrupted",
+    "imprecise": "the solver made no more progress",
+}
+PROOF = {
+    "dual": "bound recomputed from the duals",
+    "claimed": "bound claimed by the solver",
+    "cross-checked": "cross-checked with a second run",
+    "rule": "closed form, nothing to prove",
+    "none": "no bound",
+}
+MEANT_UNIT = 10
+"""Characters of a unit at most: what stands behind the last comma of a formulation's words for its objective."""
+
+
+def solution_view(solution: Solution) -> Iterator[RenderableType]:
+    """The whole solution, part by part."""
+    classes = classes_of(solution)
+    yield from title(solution, classes)
+    yield facts(result_facts(solution))
+    if solution.allocation is not None:
+        yield from allocation_table(solution.allocation)
+        yield from idle_jobs(solution.allocation)
+        yield from resource_tables(solution)
+    yield from unplaced(solution.unplaced)
+    yield from conflicts(solution)
+
+
+def classes_of(solution: Solution) -> Classes:
+    """The classes that were solved over, also where there is no allocation."""
+    if solution.allocation is not None:
+        return solution.allocation.classes
+    kinds = [item for item in solution.constraints if item["kind"] != "extend"]
+    return make_formulation(solution.formulation, solution.options, kinds).classes(solution.candidates)
+
+
+def title(solution: Solution, classes: Classes) -> Iterator[RenderableType]:
+    """Which instance was solved with what, and how large it is."""
+    yield heading(f"{name(solution.instance.name)}: {solution.formulation}")
+    jobs = count(len(solution.instance.jobs_table), "job")
+    yield f"{jobs}, {count(len(classes), 'class', 'classes')}, {count(classes.columns, 'column')}"
+    yield cluster_words(solution.instance)
+
+
+def cluster_words(instance: Instance) -> str:
+    """``16 GPUs in 3 pools: v100 8, p100 4, k80 4``."""
+    pools, sizes = instance.cluster.pools, instance.cluster.gpus(instance.now).tolist()
+    told = listed([f"{name(pool.name)} {size:,}" for pool, size in zip(pools, sizes, strict=True)], most=8)
+    return f"{count(sum(sizes), 'usable GPU')} in {count(len(pools), 'pool')}: {told}"
+
+
+def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
+    """Status, objective, bound, proof, solver, times."""
+    options = _changed(solution)
+    if options:
+        yield "options", options
+    if solution.constraints:
+        yield "constraints", "; ".join(_constraint_words(item) for item in solution.constraints)
+    yield "status", _status(solution)
+    words, unit = objective_words(solution.formulation)
+    if solution.objective is not None:
+        yield "objective", f"{quantity(solution.objective, unit)}  {words}"
+    if solution.bound is not None and solution.gap is not None:
+        yield "bound", f"{quantity(solution.bound, unit)}  gap {100 * solution.gap:.2g} %"
+    elif solution.bound is not None:
+        yield "bound", quantity(solution.bound, unit)
+    yield "certificate", _certificate(solution)
+    if solution.solver.version:
+        yield "solver", _solver(solution)
+    if "cost_per_hour" in solution.metrics:
+        yield "cost", f"{number(solution.metrics['cost_per_hour'])} USD/h"
+    yield "time", time_words(solution)
+
+
+def _changed(solution: Solution) -> str:
+    """Options that are not at their defaults."""
+    default = load_formulation(solution.formulation).Options().model_dump()
+    return ", ".join(f"{key}={plain(value)}" for key, value in solution.options.items() if value != default.get(key))
+
+
+def _constraint_words(document: Any) -> str:
+    given = ", ".join(f"{key}={plain(value)}" for key, value in document.items() if key != "kind")
+    return f"{document['kind']} ({given})" if given else str(document["kind"])
+
+
+def plain(value: Any) -> str:
+    """A value as it is typed behind ``-O``."""
+    import json
+
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _status(solution: Solution) -> Text:
+    from rich.text import Text
+
+    text = Text(str(solution.status), style=COLOUR.get(solution.status, "bold red"))
+    if solution.status in (Status.FEASIBLE, Status.LIMIT) and solution.termination in STOPPED:
+        text.append(f"  {STOPPED[solution.termination]}", style="default")
+    if solution.status is Status.LIMIT:
+        text.append(", no feasible allocation was found", style="default")
+    return text
+
+
+def objective_words(formulation: str) -> tuple[str, str]:
+    """What the objective is, and its unit (may be empty)."""
+    words = load_formulation(formulation).objective_words
+    told, comma, unit = words.rpartition(", ")
+    return (told, unit) if comma and len(unit) <= MEANT_UNIT else (words, "")
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number with its unit; seconds also as a readable duration."""
+    if not unit:
+        return number(value)
+    long = f" ({seconds(value)})" if unit == "s" and 120 <= value < float("inf") else ""
+    return f"{number(value)} {unit}{long}"
+
+
+def _certificate(solution: Solution) -> Text:
+    from rich.text import Text
+
+    certificate = solution.certificate
+    if not certificate.ok:
+        return Text(f"FAILED: {'; '.join(certificate.problems)}", style="bold red")
+    if solution.status is Status.INFEASIBLE:
+        least = certificate.residuals.get("least_violation")
+        told = "infeasible by its data" if least is None else f"every allocation violates rows by {least:.2g} in all"
+        source = " (recomputed from the duals)" if least is not None and certificate.proof == "dual" else ""
+        return Text(f"{told}{source}")
+    if solution.allocation is None:
+        return Text("nothing to certify")
+    worst = max(certificate.residuals.values(), default=0.0)
+    return Text(f"ok: largest residual {worst:.1g}, {PROOF[certificate.proof]}")
+
+
+def _solver(solution: Solution) -> str:
+    record = solution.solver
+    parts = [f"{record.name} {record.version}"]
+    parts += [record.reason] if record.reason else []
+    parts += [count(record.iterations, "iteration")] if record.iterations else []
+    parts += [count(record.nodes, "node")] if record.nodes else []
+    return ", ".join(parts)
+
+
+def time_words(solution: Solution) -> str:
+    """The whole time and what it went into."""
+    timings = dict(solution.timings)
+    total = timings.pop("total", sum(timings.values()))
+    parts = [f"{stage} {seconds(spent)}" for stage, spent in timings.items() if spent >= 0.0005]
+    return f"{seconds(total)}: {', '.join(parts)}" if parts else seconds(total)
+
+
+def resource_tables(solution: Solution) -> Iterator[RenderableType]:
+    """GPUs of the pools, then further resources: capacity, use, and what one more is worth."""
+    allocation = solution.allocation
+    assert allocation is not None
+    resources, usage = allocation.classes.resources, allocation.usage
+    for title, unit, rows in (
+        ("pool", "GPUs", np.flatnonzero(resources.pool >= 0)),
+        ("resource", "capacity", np.flatnonzero(resources.pool < 0)),
+    ):
+        if len(rows) == 0:
+            continue
+        columns = [title, unit, "used", "utilisation"] + (["worth of one more"] if solution.prices else [])
+        lines = []
+        for row in rows.tolist():
+            capacity, used = float(resources.capacity[row]), float(usage[row])
+            line = [name(resources.names[row]), number(capacity), number(round(used, 6))]
+            line.append(percent(min(used / capacity, 1.0)) if capacity > 0 else "")
+            lines.append(line + ([price(solution.prices[resources.names[row]])] if solution.prices else []))
+        yield table(*columns, rows=lines)
+    if solution.prices:
+        words, unit = objective_words(solution.formulation)
+        better = "less" if solution.sense == "min" else "more"
+        yield f"  worth: {better} {words}{f', {unit}' if unit else ''}, per unit at the margin"
+
+
+def price(value: float) -> str:
+    """A price; what is zero is left out."""
+    return "" if value == 0 else number(value)
+
+
+def unplaced(jobs: tuple[tuple[str, str], ...]) -> Iterator[RenderableType]:
+    """Jobs that are not in the program, by reason."""
+    if not jobs:
+        return
+    reasons: dict[str, list[str]] = {}
+    for job, reason in jobs:
+        reasons.setdefault(reason, []).append(job)
+    yield ""
+    yield heading(f"Not placed: {count(len(jobs), 'job')}")
+    yield bullets(f"{listed(members)}: {reason}" for reason, members in list(reasons.items())[:20])
+    if len(reasons) > 20:
+        yield f"  ... and {len(reasons) - 20:,} more reasons (use -o or --json)"
+
+
+def conflicts(solution: Solution) -> Iterator[RenderableType]:
+    """The requirements that cannot all hold."""
+    if not solution.conflicts:
+        return
+    yield ""
+    yield heading("These requirements cannot all hold:")
+    yield bullets(conflict.words for conflict in solution.conflicts)

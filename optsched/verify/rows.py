@@ -1,0 +1,282 @@
+"""The allocation of a solution file: each row found among the columns of the classes, and summed to x."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.candidates import Classes, JobRows
+from optsched.instance.reading import join, listed, show
+from optsched.solution.certificate import FEASIBILITY
+from optsched.solution.document import AllocationRow
+from optsched.verify.findings import RELATIVE, Findings
+from optsched.verify.subject import Subject
+
+ROWS_TOLD = 8
+"""Rows of one job that are named where their sum is wrong."""
+
+ALONE = -1
+Key = tuple[int, int, int, int]
+"""Class, class of the partner, configuration, option (row of the instance's option table)."""
+
+
+@dataclass(frozen=True)
+class AllocationRows:
+    """The rows in the order of the file; of a pair ``job`` is the one whose class comes first.
+
+    Attributes
+    ----------
+    classes : Classes
+    job, partner : IntArray, shape (A,)
+        Rows of the job table; partner -1 for a job alone.
+    column : IntArray, shape (A,)
+        Column of the classes.
+    fraction : FloatArray, shape (A,)
+    """
+
+    classes: Classes
+    job: IntArray
+    partner: IntArray
+    column: IntArray
+    fraction: FloatArray
+
+    @cached_property
+    def x(self) -> FloatArray:
+        """Totals of the class columns."""
+        x = np.zeros(self.classes.columns)
+        np.add.at(x, self.column, self.fraction)
+        return x
+
+    @cached_property
+    def throughput(self) -> FloatArray:
+        """steps/s of each job, summed in the order in which `Allocation.throughput` sums."""
+        return self._per_job(self.classes.rate_a[self.column], self.classes.rate_b[self.column])
+
+    @cached_property
+    def time(self) -> FloatArray:
+        """Fraction of the time in which each job runs."""
+        ones = np.ones(len(self.job))
+        return self._per_job(ones, ones)
+
+    def _per_job(self, of_job: FloatArray, of_partner: FloatArray) -> FloatArray:
+        total = np.zeros(len(self.classes.of_job))
+        np.add.at(total, self.job, of_job * self.fraction)
+        shared = self.partner >= 0
+        np.add.at(total, self.partner[shared], (of_partner * self.fraction)[shared])
+        return total
+
+    def of_job(self, job: int) -> list[int]:
+        """Rows in which a job takes part."""
+        return np.flatnonzero((self.job == job) | (self.partner == job)).tolist()  # type: ignore[no-any-return]
+
+    def blame(self, job: int, message: str, findings: Findings) -> None:
+        """A finding at every row of a job, or at the allocation if there is none."""
+        rows = self.of_job(job)
+        for row in rows[:ROWS_TOLD]:
+            findings.add(f"allocation[{row}].fraction", message)
+        if not rows:
+            findings.add("allocation", message)
+
+
+class Resolver:
+    """Finds the column that a row of the file stands for."""
+
+    def __init__(self, classes: Classes) -> None:
+        self.classes = classes
+        table, pools = classes.configurations, classes.instance.cluster.pools
+        texts = [_text(attributes) for attributes in table.attribute_sets]
+        names = [*(pool.name for pool in pools), None]
+        self._configuration = {
+            (names[pool], gpus, nodes, share, texts[attributes]): row
+            for row, (pool, gpus, nodes, share, attributes) in enumerate(
+                zip(*(getattr(table, name).tolist() for name in FIELDS), strict=True)
+            )
+        }
+        self._option = classes.candidates.columns.option[classes.kind_column]
+        keys = (classes.class_a, classes.class_b, classes.configuration, self._option)
+        self._column = {key: row for row, key in enumerate(zip(*(key.tolist() for key in keys), strict=True))}
+
+    def resolve(self, row: AllocationRow, path: str, findings: Findings) -> tuple[int, int, int] | None:
+        """(job, partner, column) of a row, or None with a finding."""
+        jobs = self._jobs(row, path, findings)
+        if jobs is None:
+            return None
+        job, partner = jobs
+        class_a = int(self.classes.of_job[job])
+        class_b = ALONE if partner < 0 else int(self.classes.of_job[partner])
+        place = (row.pool, row.gpus, row.nodes, row.share, _text(row.attributes))
+        key = (class_a, class_b, self._configuration.get(place, -1), self._option_row(job, row))
+        if key in self._column:
+            return job, partner, self._column[key]
+        self._explain(row, class_a, class_b, path, findings)
+        return None
+
+    def _jobs(self, row: AllocationRow, path: str, findings: Findings) -> tuple[int, int] | None:
+        """Rows of the job table, the one of the smaller class first."""
+        if (row.job is None) == (row.jobs is None):
+            findings.add(path, "expected either job or jobs")
+            return None
+        if row.job is not None:
+            job = self._job(row.job, f"{path}.job", findings)
+            return None if job is None else (job, -1)
+        assert row.jobs is not None
+        first, second = (self._job(name, f"{path}.jobs[{i}]", findings) for i, name in enumerate(row.jobs))
+        if first is None or second is None:
+            return None
+        if first == second:
+            findings.add(f"{path}.jobs", f"found {show(row.jobs[0])} twice, expected two jobs")
+            return None
+        swap = self.classes.of_job[first] > self.classes.of_job[second]
+        return (second, first) if swap else (first, second)
+
+    def _job(self, name: str, path: str, findings: Findings) -> int | None:
+        try:
+            job = self.classes.instance.jobs_table.names.index(name)
+        except KeyError:
+            findings.add(path, f"found {show(name)}, expected a job of the instance")
+            return None
+        if self.classes.of_job[job] < 0:
+            findings.add(path, f"found {show(name)}, expected a job that is in the program; see unplaced")
+            return None
+        return job
+
+    def _option_row(self, job: int, row: AllocationRow) -> int:
+        """Row of the option table, -1 for generated columns, -2 for what cannot be."""
+        options, number = self.classes.instance.options, self.classes.instance.jobs_table.options[job]
+        if row.option is None:
+            return -1
+        if number < 0 or not 0 <= row.option < options.indptr[number + 1] - options.indptr[number]:
+            return -2
+        return int(options.indptr[number]) + row.option
+
+    def _explain(self, row: AllocationRow, class_a: int, class_b: int, path: str, findings: Findings) -> None:
+        """Say which field of the row leads away from every column of its jobs."""
+        C = self.classes
+        left = np.flatnonzero((C.class_a == class_a) & (C.class_b == class_b))
+        if len(left) == 0:
+            findings.add(f"{path}.jobs", f"found {listed(row.jobs or ())}, expected jobs that can share GPUs")
+            return
+        for name, found in (
+            ("pool", row.pool), ("gpus", row.gpus), ("nodes", row.nodes), ("share", row.share),
+            ("attributes", row.attributes), ("option", row.option),
+        ):  # fmt: skip
+            there = [self._value(name, column) for column in left.tolist()]
+            keep = [_text(value) == _text(found) for value in there]
+            if not any(keep):
+                known = list(dict.fromkeys(map(show, there)))
+                told = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
+                expected = told if len(known) == 1 else f"one of {told}"
+                findings.add(f"{path}.{name}", f"found {show(found)}, expected {expected}, as the job can run")
+                return
+            left = left[np.array(keep)]
+        findings.add(path, "expected a way in which the job can run")
+
+    def _value(self, name: str, column: int) -> object:
+        """What a row of the file says of a column."""
+        C = self.classes
+        table, configuration = C.configurations, C.configuration[column]
+        if name == "option":
+            option = int(self._option[column])
+            own = C.instance.jobs_table.options[C.first[C.class_a[column]]]
+            return None if option < 0 else option - int(C.instance.options.indptr[own])
+        value = getattr(table, name)[configuration].item()
+        if name == "pool":
+            return None if value < 0 else C.instance.cluster.pools[value].name
+        return dict(table.attribute_sets[value]) if name == "attributes" else value
+
+
+FIELDS = ("pool", "gpus", "nodes", "share", "attributes")
+
+
+def _text(value: object) -> str:
+    """Plain data as text, so that equal data are equal texts: 1 and 1.0 are, in a field that holds numbers."""
+    return json.dumps(float(value) if isinstance(value, int) else value, sort_keys=True)
+
+
+def resolve_rows(subject: Subject, findings: Findings) -> AllocationRows | None:
+    """All rows of the file, or None with findings if one cannot be resolved or has an impossible fraction."""
+    before = len(findings)
+    resolver = Resolver(subject.classes)
+    found: list[tuple[int, int, int]] = []
+    rows = subject.document.allocation
+    for index, row in enumerate(rows):
+        path = f"allocation[{index}]"
+        resolved = resolver.resolve(row, path, findings)
+        if resolved is not None:
+            found.append(resolved)
+        if not 0 <= row.fraction <= 1 + RELATIVE:
+            findings.add(f"{path}.fraction", f"found {row.fraction!r}, expected a fraction of the time, from 0 to 1")
+    if len(findings) > before:
+        return None
+    job, partner, column = np.array(found, np.int64).reshape(-1, 3).T
+    return AllocationRows(subject.classes, job, partner, column, np.array([row.fraction for row in rows], np.float64))
+
+
+def check_time(rows: AllocationRows, findings: Findings) -> bool:
+    """No job runs longer than all the time: the rows of a class would hide it behind its idle members."""
+    names = rows.classes.instance.jobs_table.names
+    over = np.flatnonzero(rows.time > 1 + FEASIBILITY).tolist()
+    for job in over:
+        rows.blame(job, f"job {names[job]} runs for {rows.time[job]:.9g} of the time, expected at most 1", findings)
+    return not over
+
+
+def check_throughput(rows: AllocationRows, throughput: dict[str, float], findings: Findings) -> None:
+    """The throughput of each job is that of its rows; where it is not, both are named."""
+    classes = rows.classes
+    names = classes.instance.jobs_table.names
+    expected = {names[job]: job for job in np.flatnonzero(classes.of_job >= 0).tolist()}
+    for name in [name for name in throughput if name not in expected]:
+        findings.add(join("throughput", [name]), "expected no entry: the job is not in the program")
+    for name, job in expected.items():
+        path, total = join("throughput", [name]), float(rows.throughput[job])
+        if name not in throughput:
+            findings.add(path, f"found nothing, expected {total!r}: the job is in the program")
+        elif not findings.close(path, throughput[name], total, "what its rows give", relative=1e-12):
+            rows.blame(job, f"the rows of job {name} give {total:.12g} steps/s, {path} says otherwise", findings)
+
+
+def check_shares(rows: AllocationRows, integral: bool, findings: Findings) -> None:
+    """Jobs of a class share as `expand` lets them: what the program says of the class then holds for each job."""
+    from optsched.solution import Allocation
+
+    if integral:
+        broken = np.flatnonzero((rows.fraction != 0) & (rows.fraction != 1)).tolist()
+        for row in broken:
+            findings.add(f"allocation[{row}].fraction", f"found {rows.fraction[row]!r}, expected 0 or 1: jobs are whole")
+        if broken:
+            return
+    expected = Allocation(rows.classes, rows.x, integral).rows
+    compare_rows(rows, expected, "jobs that are alike share equally", RELATIVE, 0.0, findings)
+
+
+def compare_rows(
+    rows: AllocationRows, expected: JobRows, why: str, relative: float, absolute: float, findings: Findings
+) -> None:
+    """Compare the fractions of the file with those of an allocation, row by row."""
+    C = rows.classes
+    fraction: dict[tuple[int, int, int], float] = {}
+    place: dict[tuple[int, int, int], int] = {}
+    for index, (key, value) in enumerate(zip(_keys(C, rows), rows.fraction.tolist(), strict=True)):
+        fraction[key] = fraction.get(key, 0.0) + value
+        place[key] = index
+    wanted = dict(zip(_keys(C, expected), expected.fraction.tolist(), strict=True))
+    for key, value in fraction.items():
+        path = f"allocation[{place[key]}].fraction"
+        findings.close(path, value, wanted.pop(key, 0.0), why, relative=relative, absolute=absolute)
+    names = C.instance.jobs_table.names
+    for (job, *_), value in wanted.items():
+        if value > absolute:
+            findings.add("allocation", f"job {names[job]} lacks a row with the fraction {value:.9g}: {why}")
+
+
+def _keys(C: Classes, rows: AllocationRows | JobRows) -> Iterator[tuple[int, int, int]]:
+    """(job, partner, column), two jobs of one class in order."""
+    for job, partner, column in zip(rows.job.tolist(), rows.partner.tolist(), rows.column.tolist(), strict=True):
+        inside = C.class_a[column] == C.class_b[column]
+        yield (partner, job, column) if inside and partner < job else (job, partner, column)

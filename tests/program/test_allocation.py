@@ -1,0 +1,104 @@
+"""Allocation programs: levels, lowerings, tangents, repair."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import optsched
+from optsched.candidates import Classes
+from optsched.engine import Engine
+from optsched.errors import SolverUnavailable, UsageError
+from optsched.program import AllocationProgram, LexicographicMinimum, Minimum, Total
+from optsched.registry import load_solver
+from optsched.solution import dual_bound
+from optsched.solvers import Limits
+
+
+def classes(name: str = "@packing") -> Classes:
+    return optsched.compile(optsched.load(name)).classes(frozenset({"weight"}))
+
+
+def total(C: Classes, function: str, exponent: float = 1.0) -> AllocationProgram:
+    return AllocationProgram(C, Total(np.ones(len(C)), function, exponent), C.throughput)
+
+
+@pytest.mark.parametrize("name", ("@packing", "@quickstart"))
+def test_linear_lowering_says_what_the_program_says(name: str) -> None:
+    C = classes(name)
+    program = AllocationProgram(C, Minimum(), C.throughput)
+    arrays = program.to_linear().arrays
+    assert [block.name for block in arrays.rows] == ["time", "capacity", "levels"]
+    outcome = Engine(load_solver, "highs").solve_allocation(program)
+    point = program.complete(outcome.x)
+    assert arrays.objective(point) == pytest.approx(program.level(outcome.x).min(), rel=1e-12)
+    assert outcome.value <= program.highest_level.min() + 1e-12
+    assert AllocationProgram(C, LexicographicMinimum(), C.throughput).to_linear().arrays.shape == arrays.shape
+
+
+@pytest.mark.parametrize(("function", "exponent"), (("log", 1.0), ("power", 0.5), ("power", -1.0), ("power", -3.0)))
+def test_concave_totals_are_certified_by_prices(function: str, exponent: float) -> None:
+    C = classes()
+    program = total(C, function, exponent)
+    outcome = Engine(load_solver, "auto", Limits(tolerance=1e-10)).solve_allocation(program)
+    assert outcome.solver.name == "clarabel" and outcome.certificate.ok
+    assert outcome.bound_source == "dual"
+    assert 0.0 <= outcome.bound - outcome.value <= 1e-4 * max(1.0, abs(outcome.value))
+    assert outcome.value == pytest.approx(outcome.values.objective, rel=1e-6, abs=1e-5)
+
+
+def test_power_half_agrees_with_an_independent_solver() -> None:
+    cvxpy = pytest.importorskip("cvxpy")
+    C = classes()
+    x = cvxpy.Variable(C.columns, nonneg=True)
+    level = cvxpy.multiply(1.0 / C.count, C.throughput @ x)
+    utility = C.count @ (2.0 * cvxpy.sqrt(level))
+    problem = cvxpy.Problem(cvxpy.Maximize(utility), [C.member @ x <= C.count, C.usage @ x <= C.capacity])
+    problem.solve(solver="CLARABEL")
+    outcome = Engine(load_solver, "clarabel").solve_allocation(total(C, "power", 0.5))
+    assert outcome.value == pytest.approx(problem.value, rel=1e-6)
+
+
+def test_a_tangent_bounds_the_utility_everywhere() -> None:
+    C = classes()
+    random = np.random.default_rng(0)
+    for program in (total(C, "log"), total(C, "power", 0.3), total(C, "power", -2.0), total(C, "linear")):
+        at = random.random(C.columns) * 0.1
+        arrays = program.tangent(at).arrays
+        assert arrays.objective(at) == pytest.approx(program.value(at), rel=1e-9)
+        for _ in range(20):
+            other = random.random(C.columns) * 0.1
+            assert program.value(other) <= arrays.objective(other) + 1e-9 * abs(program.value(other))
+        any_multipliers = -random.random(arrays.shape[0])  # wrong signs are set to 0: still a bound
+        bound = dual_bound(arrays, any_multipliers)
+        assert bound is not None and bound >= program.value(at) - 1e-9
+
+
+def test_conic_lowering_of_linear_utilities() -> None:
+    C = classes()
+    for program in (AllocationProgram(C, Minimum(), C.throughput), total(C, "linear")):
+        linear = Engine(load_solver, "highs").solve_allocation(program)
+        values = load_solver("clarabel")().solve_conic(program.to_conic(), Limits())
+        assert values.objective == pytest.approx(linear.value, rel=1e-7)
+
+
+def test_what_cannot_be_lowered_is_refused() -> None:
+    C = classes()
+    with pytest.raises(UsageError, match="a total of log utilities is not linear"):
+        total(C, "log").to_linear()
+    whole = AllocationProgram(C, Minimum(), C.throughput, integral=True)
+    with pytest.raises(UsageError, match="conic program takes neither integral"):
+        whole.to_conic()
+    with pytest.raises(SolverUnavailable, match="solver highs lacks 'conic'"):
+        Engine(load_solver, "highs").solve_allocation(total(C, "log"))
+
+
+def test_repair_keeps_time_and_capacity() -> None:
+    C = classes()
+    random = np.random.default_rng(1)
+    for integral in (False, True):
+        program = AllocationProgram(C, Minimum(), C.throughput, integral=integral)
+        x = program.repaired(random.random(C.columns) * 5)
+        assert (C.member @ x <= C.count + 1e-9).all() and (C.usage @ x <= C.capacity + 1e-9).all()
+        feasible = x * 0.5 if not integral else x
+        assert program.repaired(feasible) == pytest.approx(feasible)
