@@ -39,7 +39,7 @@ bench: $(DEV) ## run the benchmarks (ratios and peak memory)
 	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(PY) "$$script"; done
 
 docs: $(DOCS) ## build the documentation into site/
-	$(PY) -m mkdocs build --strict --quiet --site-dir site
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet --site-dir site
 	@echo "site/index.html is the documentation"
 
 clean: ## remove everything that is made here, .venv too

@@ -40,10 +40,15 @@ class MaxThroughput(Formulation):
         integral: bool = False
         normalise: Literal["none", "proportional"] = "none"
 
+    @property
+    def integral(self) -> bool:
+        """See the option."""
+        return bool(self.options.integral)
+
     def build(self, C: Classes) -> AllocationProgram:
         """See the class."""
         levels = C.throughput
         if self.options.normalise == "proportional":
             _, T = reference_columns(C)
             levels = sp.csr_matrix(sp.diags_array(1.0 / proportional(C, T)) @ levels)
-        return AllocationProgram(C, Total(np.ones(len(C))), levels, integral=self.options.integral)
+        return AllocationProgram(C, Total(np.ones(len(C))), levels, integral=self.integral)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from optsched.assembly import compile, load, make_constraint, make_formulation, model_of
+from optsched.assembly import compile, load, make_constraint, make_formulation, model_of, own_constraints
 from optsched.candidates import Candidates
 from optsched.engine import Engine
 from optsched.errors import OptschedError, UsageError
@@ -86,7 +86,7 @@ def solve(
     if not classes:
         candidates = candidates.per_job()
     compiled = time.perf_counter()
-    own = candidates.instance.constraints
+    own = own_constraints(candidates.instance)
     chosen = make_formulation(formulation, options, [*own, *constraints], extend)
     if candidates.instance.kind not in chosen.accepts:
         raise UsageError(f"{formulation} takes {', '.join(sorted(chosen.accepts))}, not {candidates.instance.kind}")
@@ -101,9 +101,11 @@ def solve(
 def _check_limits(
     time_limit: float | None, work_limit: int | None, gap: float | None, tolerance: float, threads: int
 ) -> None:
-    for name, value, low in (("time_limit", time_limit, 0), ("work_limit", work_limit, 0), ("gap", gap, -1)):
-        if value is not None and not value > low:
-            raise UsageError(f"{name}: found {value:g}, expected a number above {max(low, 0)}")
+    for name, value in (("time_limit", time_limit), ("work_limit", work_limit)):
+        if value is not None and not value > 0:
+            raise UsageError(f"{name}: found {value:g}, expected a number above 0")
+    if gap is not None and not gap >= 0:
+        raise UsageError(f"gap: found {gap:g}, expected 0 or more")
     if not 0 < tolerance < 1:
         raise UsageError(f"tolerance: found {tolerance:g}, expected a number between 0 and 1")
     if threads < 0:
@@ -148,6 +150,7 @@ __all__ = [
     "make_constraint",
     "make_formulation",
     "model_of",
+    "own_constraints",
     "plain_json",
     "solve",
     "write_atomically",

@@ -55,6 +55,17 @@ def make_formulation(
     return owner(options_from(owner, options or {}), [make_constraint(item) for item in constraints], extend)
 
 
+def own_constraints(instance: Instance) -> list[SideConstraint]:
+    """The side constraints that an instance asks for; raises `InvalidInput` with the number of one that cannot be."""
+    made = []
+    for index, item in enumerate(instance.constraints):
+        try:
+            made.append(make_constraint(item))
+        except UsageError as error:
+            raise InvalidInput(f"constraints[{index}]", show(item), f"a known side constraint ({error})") from None
+    return made
+
+
 def make_constraint(item: Any) -> SideConstraint:
     """A side constraint from its kind, a document ``{"kind": ..., ...}``, or itself."""
     if isinstance(item, SideConstraint):

@@ -14,7 +14,6 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray
 from optsched.errors import Interrupted, SolverCrashed, UsageError
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
-from optsched.program.allocation import Total
 from optsched.solution.certificate import (
     FEASIBILITY,
     OPTIMALITY,
@@ -174,9 +173,7 @@ class Engine:
 
     def solve_allocation(self, program: AllocationProgram) -> Outcome:
         """Solve an allocation program; negligible fractions are dropped before the certificate is made."""
-        utility = program.utility
-        conic = isinstance(utility, Total) and utility.function != "linear"
-        if conic:
+        if program.concave:
             return self._solve_conic(program)
         arrays = self._build(lambda: program.to_linear().arrays)
         session = self.open(arrays)
@@ -190,11 +187,15 @@ class Engine:
         cones = self._build(program.to_conic)
         values = self._record(solver().solve_conic(cones, self._limits()))
         if values.x is None:
-            arrays = program.tangent(np.zeros(program.classes.columns)).arrays
+            arrays = program.feasible_set().arrays
             return self._without_point(arrays, values, program, None)
         assert values.y is not None and cones.linear is not None
-        arrays = program.tangent(self._cleaned(program, values)).arrays  # where `verify` can take it again
-        return self._certified_allocation(program, arrays, values, cones.linear.duals(values.y, cones.maximise))
+        x = self._cleaned(program, values)
+        linear = cones.linear.duals(values.y, cones.maximise)
+        y = _without_noise(program.tangent_duals(linear, values.y[len(cones.linear.source) :]))
+        dual = program.tangent(x, y).arrays
+        arrays = program.tangent(x).arrays
+        return self._certified(arrays, values, x, program.complete(x), program.value(x), y, dual)
 
     def _build(self, build: Callable[[], T]) -> T:
         started = time.perf_counter()
@@ -215,7 +216,11 @@ class Engine:
         assert values.x is not None
         raw = self._point(values.x, program.classes.columns)
         x = Allocation.cleaned(program.classes, raw, program.integral).x
-        return program.repaired(x) if values.termination in (*STOPPED, Termination.IMPRECISE) else x
+        if values.termination in (*STOPPED, Termination.IMPRECISE):
+            x = program.repaired(x)
+        if program.integral and (program.classes.member @ x > program.classes.count).any():
+            raise SolverCrashed(f"solver {self._name} returned a point in which a whole job runs twice")
+        return x
 
     def _point(self, x: FloatArray, columns: int) -> FloatArray:
         """The first columns of a solver's point, which must be there and finite."""
@@ -231,19 +236,22 @@ class Engine:
         point: FloatArray,
         value: float,
         y: FloatArray | None,
+        dual: LinearArrays | None = None,
     ) -> Outcome:
+        """The outcome of a point; ``dual`` is the program that the duals bound, if it is not that of the point."""
         started = time.perf_counter()
         assert self.chosen is not None
         stated = value if values.objective is None else values.objective
         y = None if y is None or y.shape != arrays.row_upper.shape or not np.isfinite(y).all() else _without_noise(y)
-        bound = None if y is None else dual_bound(arrays, y)
+        dual = arrays if dual is None else dual
+        bound = None if y is None else dual_bound(dual, y)
         source = proof = "dual"
         if bound is None:
             known = values.bound is not None and np.isfinite(values.bound)
             bound, source, proof = (values.bound, "solver", "claimed") if known else (None, "none", "none")
         certificate = certify_point(arrays, point, value, proof)
         if y is not None:
-            certificate = replace(certificate, residuals={**certificate.residuals, "duals": dual_residual(arrays, y)})
+            certificate = replace(certificate, residuals={**certificate.residuals, "duals": dual_residual(dual, y)})
         gap = gap_of(value, bound)
         problems = list(certificate.problems)
         claims = values.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT)
@@ -274,8 +282,9 @@ class Engine:
         if values.termination is Termination.INTERRUPTED:
             raise Interrupted("interrupted before any feasible point was found")
         assert self.chosen is not None
+        bound = values.bound if values.bound is not None and np.isfinite(values.bound) else None
         return Outcome(
-            values, None, None, values.bound, "none" if values.bound is None else "solver",
+            values, None, None, bound, "none" if bound is None else "solver",
             Certificate(True, "none", {}), Status.LIMIT, self.chosen,
         )  # fmt: skip
 

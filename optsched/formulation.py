@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -100,8 +101,19 @@ class Formulation(ABC):
 
     # --- the way from candidates to a solution ----------------------------------------------------------------------
 
+    @property
+    def integral(self) -> bool:
+        """Whether jobs are whole: each runs in one configuration all the time, or not at all."""
+        return False
+
     def classes(self, candidates: Candidates) -> Classes:
-        """Classes of the jobs that neither the formulation nor its side constraints can tell apart."""
+        """Classes of the jobs that neither the formulation nor its side constraints can tell apart.
+
+        Whole jobs of a class don't share equally, so that a side constraint on each of them is none on their sum: with
+        side constraints every job of an integral program is a class of its own.
+        """
+        if self.integral and self.constraints:
+            candidates = candidates.per_job()
         return candidates.classes(self.reads.union(*(constraint.reads for constraint in self.constraints)))
 
     def program(self, C: Classes) -> AllocationProgram:
@@ -114,6 +126,7 @@ class Formulation(ABC):
         """Build, solve and certify."""
         started = time.perf_counter()
         C = self.classes(candidates)
+        candidates = C.candidates  # a formulation may have admitted or dropped columns
         try:
             program = self.program(C)
         except Infeasible as error:
@@ -208,9 +221,14 @@ class Formulation(ABC):
 def options_from(owner: type[Formulation | SideConstraint], given: Mapping[str, Any]) -> FormulationOptions:
     """Options of a formulation or side constraint from plain values; raises `UsageError`."""
     label = getattr(owner, "name", None) or getattr(owner, "kind", "")
+    unknown = next((name for name in given if name not in owner.Options.model_fields), None)
+    if unknown is not None:
+        known = ", ".join(owner.Options.model_fields) or "none: it has no options"
+        close = difflib.get_close_matches(unknown, owner.Options.model_fields, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise UsageError(f"{label} has no option {unknown!r}, expected one of {known}{hint}")
     try:
         return owner.Options.model_validate(dict(given))
     except ValidationError as error:
         told = translate(error, "", owner.Options)
-        known = ", ".join(owner.Options.model_fields) or "none"
-        raise UsageError(f"option of {label}: {told} (its options: {known})") from None
+        raise UsageError(f"option of {label}: {told}") from None

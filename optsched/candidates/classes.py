@@ -138,7 +138,8 @@ class Classes:
     @property
     def gang(self) -> FloatArray:
         """Gang size s_k; of an elastic job the smallest."""
-        return self.instance.jobs_table.gpus_min[self.first].astype(np.float64)
+        kinds = self.candidates.kinds
+        return kinds.gang[kinds.of_job[self.first]].astype(np.float64)
 
     @property
     def weight(self) -> FloatArray:

@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import group_rows
+from optsched.arrays import FloatArray, IntArray, group_rows
 from optsched.candidates.classes import Classes, build_classes
 from optsched.candidates.columns import Drop, KindColumns
-from optsched.candidates.generate import option_columns, pair_columns, rated_columns
+from optsched.candidates.generate import gpu_memory, option_columns, pair_columns, rated_columns
 from optsched.candidates.kinds import Absence, Kinds, find_kinds
 from optsched.candidates.resources import Resources, resource_rows
 from optsched.instance import Instance
+from optsched.instance.reading import listed
 from optsched.performance import Configurations, PerformanceModel
+from optsched.performance.table import TableModel
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Candidates:
     kinds : Kinds
         Jobs with equal columns.
     columns : KindColumns
-        Columns by kind, sorted by (kind, partner, configuration); none of them dropped.
+        Columns by kind, sorted by (kind, partner, pool, GPUs, nodes, option); none of them dropped.
     configuration : IntArray, shape (N,)
         Row of ``configurations`` of each column.
     configurations : Configurations
@@ -69,7 +71,12 @@ class Candidates:
     def admitting(self, *reasons: Drop) -> Candidates:
         """The same candidates with the columns that were dropped for these reasons put back, at rate 0."""
         back = np.isin(self.dropped.drop, reasons)
-        dropped = replace(self.dropped, drop=np.where(back, Drop.KEPT, self.dropped.drop).astype(np.uint8))
+        dropped = replace(
+            self.dropped,
+            rate=np.where(back, 0.0, self.dropped.rate),
+            partner_rate=np.where(back, 0.0, self.dropped.partner_rate),
+            drop=np.where(back, Drop.KEPT, self.dropped.drop).astype(np.uint8),
+        )
         both = KindColumns.concatenate([self.columns, dropped])
         return replace(_candidates(self.instance, self.kinds, both), aggregate=self.aggregate)
 
@@ -99,44 +106,61 @@ class Candidates:
                     reasons[kind] = self.why_no_column(kind)
                 yield job, reasons[kind]
 
+    @cached_property
+    def _dropped_by_kind(self) -> tuple[IntArray, IntArray]:
+        """Dropped columns of kinds alone in order of the kind, and where each kind begins."""
+        alone = np.flatnonzero(self.dropped.partner < 0)
+        order = alone[np.argsort(self.dropped.kind[alone], kind="stable")]
+        return order, np.searchsorted(self.dropped.kind[order], np.arange(len(self.kinds) + 1))
+
+    @cached_property
+    def _dropped_memory(self) -> tuple[FloatArray, FloatArray]:
+        return gpu_memory(self.instance, self.kinds, self.dropped)
+
     def why_no_column(self, kind: int) -> str:
         """Why a kind can run nowhere, pool by pool."""
-        mine = self.dropped.take(np.flatnonzero((self.dropped.kind == kind) & (self.dropped.partner < 0)))
+        order, start = self._dropped_by_kind
         pools = self.instance.cluster.pools
-        parts: dict[str, list[str]] = {}
-        for row in range(len(mine)):
-            words = self._drop_words(mine, row)
-            place = "without a pool" if mine.pool[row] < 0 else pools[mine.pool[row]].name
-            parts.setdefault(words, [])
-            if place not in parts[words]:
-                parts[words].append(place)
+        parts: dict[str, dict[str, None]] = {}
+        for row in order[start[kind] : start[kind + 1]].tolist():
+            pool = int(self.dropped.pool[row])
+            place = "without a pool" if pool < 0 else pools[pool].name
+            parts.setdefault(self._drop_words(row), {})[place] = None
         if not parts:
-            return "can run nowhere: it has no configuration"
-        told = "; ".join(f"{', '.join(places)}: {words}" for words, places in list(parts.items())[:4])
+            return "can run nowhere: it has no configuration of its own"
+        told = "; ".join(f"{listed(places)}: {words}" for words, places in list(parts.items())[:4])
         return f"can run nowhere: {told}" + ("; ..." if len(parts) > 4 else "")
 
-    def _drop_words(self, columns: KindColumns, row: int) -> str:
-        gpus, nodes, pool_row = int(columns.gpus[row]), int(columns.nodes[row]), int(columns.pool[row])
+    def _drop_words(self, row: int) -> str:
+        columns = self.dropped
+        gpus, nodes, pool = int(columns.gpus[row]), int(columns.nodes[row]), int(columns.pool[row])
         reason = Drop(columns.drop[row])
         count = f"{gpus} GPU" + ("s" if gpus != 1 else "")
         if reason is Drop.TOO_MANY_GPUS:
-            has = self.instance.cluster.pools[pool_row].capacity(self.instance.now)
-            return f"needs {count}, but only {has} are usable"
+            has = int(self.resources.capacity[pool])  # the pools are the first resources
+            usable = {0: "none is", 1: "only 1 is"}.get(has, f"only {has} are")
+            return f"needs {count}, but {usable} usable"
         if reason is Drop.TOO_MANY_NODES:
             return f"{count} cannot be had on {nodes} node" + ("s" if nodes != 1 else "")
         if reason is Drop.OUT_OF_MEMORY:
-            return f"out of GPU memory ({self.instance.cluster.pools[pool_row].gpu_memory:g} GB per GPU)"
-        return f"rate 0 on {count}" if reason is Drop.ZERO_RATE else f"no rate is given for {count}"
+            needs, available = self._dropped_memory
+            if needs[row] <= available[row]:  # the performance model knows of more than the workload's own need
+                return f"out of GPU memory on {count}"
+            return f"out of GPU memory (needs {needs[row]:g} GB per GPU, has {available[row]:g})"
+        if reason is Drop.ZERO_RATE:
+            return f"rate 0 on {count}" if gpus else "rate 0"
+        return f"no rate is given for {count}"
 
 
 def compile(instance: Instance, model: PerformanceModel) -> Candidates:
     """Make the candidates of an instance with the throughputs of a performance model."""
     kinds = find_kinds(instance)
+    table = TableModel(instance.rates, instance)
     everything = KindColumns.concatenate(
         [
-            rated_columns(instance, kinds, model),
-            option_columns(instance, kinds),
-            pair_columns(instance, kinds),
+            rated_columns(instance, kinds, model, table),
+            option_columns(instance, kinds, table.sizes),
+            pair_columns(instance, kinds, table.sizes),
         ]
     )
     return _candidates(instance, kinds, everything)

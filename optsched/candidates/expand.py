@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, ranges
 from optsched.candidates.classes import Classes
 
 
@@ -46,26 +46,28 @@ def expand(classes: Classes, x: FloatArray, integral: bool = False) -> JobRows:
     - A column inside a class is spread along a cycle: each job shares with its two neighbours, x / n with each.
     - With ``integral`` each of the x jobs (or pairs) gets a whole 1, in order, so that no job gets two.
 
-    Every job of a class ends up with the same throughput (unless integral).
+    Every job of a class ends up with the same throughput (unless integral). Rows are in order of (job, column).
     """
     used = np.flatnonzero(x > 0)
     if integral:
         return _expand_whole(classes, x, used)
-    alone = used[classes.class_b[used] < 0]
-    order, start = classes._jobs_by_class  # noqa: SLF001
+    members, start = classes._jobs_by_class  # noqa: SLF001
     count = classes.count.astype(np.int64)
+    alone = used[classes.class_b[used] < 0]
     length = count[classes.class_a[alone]]
     column = np.repeat(alone, length)
-    offset = np.arange(len(column)) - np.repeat(np.cumsum(length) - length, length)
-    jobs = order[start[classes.class_a[column]] + offset]
-    parts = [(jobs, np.full(len(jobs), -1, np.int64), column, (x / classes.count[classes.class_a])[column])]
-    for number in used[classes.class_b[used] >= 0].tolist():
+    job = members[ranges(start[classes.class_a[alone]], length)]
+    parts = [(job, np.full(len(job), -1, np.int64), column, (x / classes.count[classes.class_a])[column])]
+
+    pairs = used[classes.class_b[used] >= 0]
+    of_two = (count[classes.class_a[pairs]] == 1) & (count[classes.class_b[pairs]] == 1)
+    two = pairs[of_two]
+    parts.append((members[start[classes.class_a[two]]], members[start[classes.class_b[two]]], two, x[two]))
+    for number in pairs[~of_two].tolist():
         a, b = int(classes.class_a[number]), int(classes.class_b[number])
-        spread = _cycle if a == b else _north_west
-        first, second, share = spread(int(count[a]), int(count[b]))
-        parts.append(
-            (classes.jobs_of(a)[first], classes.jobs_of(b)[second], np.full(len(first), number), share * x[number])
-        )
+        first, second, share = _cycle(int(count[a])) if a == b else _north_west(int(count[a]), int(count[b]))
+        column = np.full(len(first), number, np.int64)
+        parts.append((members[start[a] + first], members[start[b] + second], column, share * x[number]))
     return _rows(classes, parts)
 
 
@@ -76,7 +78,7 @@ def _rows(classes: Classes, parts: list[tuple[IntArray, IntArray, IntArray, Floa
     return JobRows(job, partner, column, fraction, classes.rate_a[column], classes.rate_b[column])
 
 
-def _cycle(count: int, _: int) -> tuple[IntArray, IntArray, FloatArray]:
+def _cycle(count: int) -> tuple[IntArray, IntArray, FloatArray]:
     """Pairs (i, i + 1) around a cycle of ``count`` jobs, each with an equal share of the whole."""
     if count == 2:
         return np.array([0]), np.array([1]), np.array([1.0])
@@ -96,17 +98,19 @@ def _north_west(rows: int, columns: int) -> tuple[IntArray, IntArray, FloatArray
 
 def _expand_whole(classes: Classes, x: FloatArray, used: IntArray) -> JobRows:
     """Whole jobs: the columns of a class take its members one after the other."""
-    taken = np.zeros(len(classes), np.int64)
-    parts = [(np.zeros(0, np.int64),) * 3 + (np.zeros(0),)]
-    for number in used.tolist():
-        units = round(float(x[number]))
-        a, b = int(classes.class_a[number]), int(classes.class_b[number])
-        jobs = []
-        for owner in (a, b):
-            if owner < 0:
-                jobs.append(np.full(units, -1, np.int64))
-                continue
-            jobs.append(classes.jobs_of(owner)[taken[owner] : taken[owner] + units])
-            taken[owner] += units
-        parts.append((jobs[0], jobs[1], np.full(units, number), np.ones(units)))
-    return _rows(classes, parts)
+    members, start = classes._jobs_by_class  # noqa: SLF001
+    units = np.round(x[used]).astype(np.int64)
+    owner = np.stack([classes.class_a[used], classes.class_b[used]], axis=1).ravel()
+    wanted = np.where(owner >= 0, np.repeat(units, 2), 0)
+    order = np.argsort(owner, kind="stable")
+    total = np.concatenate(([0], np.cumsum(wanted[order])))
+    taken = np.empty_like(wanted)  # of the same class by the columns before
+    taken[order] = total[:-1] - total[np.searchsorted(owner[order], owner[order])]
+    if ((wanted > 0) & (taken + wanted > classes.count[owner])).any():
+        raise ValueError("x takes more jobs of a class than it has")
+    jobs = np.full((int(units.sum()), 2), -1, np.int64)
+    for side in (0, 1):
+        from_class, skip, take = owner[side::2], taken[side::2], wanted[side::2]
+        jobs[np.repeat(from_class >= 0, units), side] = members[ranges(start[from_class] + skip, take)]
+    column = np.repeat(used, units)
+    return _rows(classes, [(jobs[:, 0], jobs[:, 1], column, np.ones(len(column)))])

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, group_rows, ranges
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, ranges
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.kinds import Kinds
 from optsched.instance import Instance
-from optsched.performance import Configurations, Feasibility, PerformanceModel, Prediction
+from optsched.instance.tables import ANY_SPREAD
+from optsched.performance import Configurations, Feasibility, PerformanceModel, PoolSizes, Prediction
 from optsched.performance.table import TableModel
 
+ROUNDING = 1e-9
+"""Relative slack when the memory of two workloads, or of a share of a GPU, is compared."""
 
-def rated_columns(instance: Instance, kinds: Kinds, model: PerformanceModel) -> KindColumns:
+
+def rated_columns(instance: Instance, kinds: Kinds, model: PerformanceModel, table: TableModel) -> KindColumns:
     """Columns of kinds without options: GPU counts x pools x spreads, with rates from the tables, then the model."""
-    pools = instance.cluster.pools
-    capacity = instance.cluster.gpus(instance.now)
-    table = TableModel(instance.rates, instance)
+    pools = len(instance.cluster.pools)
     batch = kinds.batch
+    by_table = model.name == table.name
 
-    kind, gpus = kinds.counts(int(capacity.max(initial=0)))
-    pool = np.tile(np.arange(len(pools), dtype=np.int64), len(kind))
-    kind, gpus = np.repeat(kind, len(pools)), np.repeat(gpus, len(pools))
+    kind, gpus = kinds.counts(int(table.sizes.gpus.max()), table, complete=by_table)
+    pool = np.tile(np.arange(pools, dtype=np.int64), len(kind))
+    kind, gpus = np.repeat(kind, pools), np.repeat(gpus, pools)
     nodes = table.fewest_nodes(pool, gpus)
 
     row, spread = table.listed_spreads(batch, kind, pool, gpus)
@@ -31,9 +34,8 @@ def rated_columns(instance: Instance, kinds: Kinds, model: PerformanceModel) -> 
         np.concatenate([column, more])
         for column, more in ((kind, kind[row]), (pool, pool[row]), (gpus, gpus[row]), (nodes, spread))
     )
-    columns = KindColumns.make(kind, pool, gpus, nodes, drop=_misfits(instance, pool, gpus, nodes))
-    fits = np.flatnonzero(columns.drop == Drop.KEPT)
-    columns.drop[fits] = np.where(_needs_too_much_memory(instance, kinds, columns.take(fits)), Drop.OUT_OF_MEMORY, 0)
+    columns = KindColumns.make(kind, pool, gpus, nodes)
+    _drop_unfit(columns, instance, kinds, table.sizes)
 
     fits = np.flatnonzero(columns.drop == Drop.KEPT)
     configurations = Configurations(
@@ -41,7 +43,7 @@ def rated_columns(instance: Instance, kinds: Kinds, model: PerformanceModel) -> 
     )
     edges = (kind[fits], np.arange(len(fits), dtype=np.int64))
     prediction = table.predict(batch, configurations, edges=edges)
-    if model.name != table.name:
+    if not by_table:
         prediction = _fill(prediction, model, kinds, configurations, edges)
     columns.rate[fits] = prediction.rate
     columns.log_sd[fits] = prediction.log_sd
@@ -65,40 +67,37 @@ def _fill(
     """Ask the model where neither the job nor its workload states a rate; a job's own table is complete."""
     unknown = np.flatnonzero((stated.feasible == Feasibility.NO_RATE) & ~kinds.own[edges[0]])
     answer = model.predict(kinds.batch, configurations, edges=(edges[0][unknown], edges[1][unknown]))
+    runs = answer.feasible == Feasibility.OK
+    wrong = np.flatnonzero(runs & ~((answer.rate > 0) & (answer.rate < np.inf)))
+    if len(wrong):
+        raise ValueError(f"the performance model {model.name} says {answer.rate[wrong[0]]} steps/s for what can run")
     filled = Prediction(stated.rate.copy(), stated.log_sd.copy(), stated.feasible.copy(), stated.source.copy())
-    for name in ("rate", "log_sd", "feasible", "source"):
+    filled.rate[unknown] = np.where(runs, answer.rate, 0.0)
+    for name in ("log_sd", "feasible", "source"):
         getattr(filled, name)[unknown] = getattr(answer, name)
     return filled
 
 
-def _misfits(instance: Instance, pool: IntArray, gpus: IntArray, nodes: IntArray) -> AnyArray:
-    """`Drop` of configurations by size: more GPUs than the pool has, or than so many of its nodes have."""
-    drop = np.zeros(len(pool), np.uint8)
-    for row, machines in enumerate(instance.cluster.pools):
-        here = np.flatnonzero(pool == row)
-        reach = machines.reach(instance.now)
-        drop[here[gpus[here] > reach[-1]]] = Drop.TOO_MANY_GPUS
-        here = here[gpus[here] <= reach[-1]]
-        wrong = (nodes[here] > gpus[here]) | (nodes[here] >= len(reach))
-        wrong |= gpus[here] > reach[np.minimum(nodes[here], len(reach) - 1)]
-        drop[here[wrong & (gpus[here] > 0)]] = Drop.TOO_MANY_NODES
-    return drop
+def _drop_unfit(columns: KindColumns, instance: Instance, kinds: Kinds, sizes: PoolSizes) -> None:
+    """Mark columns with more GPUs than their pool has, or than so many of its nodes have, or with too little memory."""
+    pool, gpus, nodes = columns.pool, columns.gpus, columns.nodes
+    spread_wrong = (nodes > gpus) | (nodes > sizes.nodes[pool]) | (gpus > sizes.most_gpus(pool, nodes))
+    needs, has = gpu_memory(instance, kinds, columns)
+    reasons = (gpus > sizes.gpus[pool], spread_wrong, needs > has * (1 + ROUNDING))
+    drops = (Drop.TOO_MANY_GPUS, Drop.TOO_MANY_NODES, Drop.OUT_OF_MEMORY)
+    columns.drop[:] = np.where((pool >= 0) & (gpus > 0), np.select(reasons, drops, Drop.KEPT), Drop.KEPT)
 
 
-def _gpu_memory(instance: Instance, kinds: Kinds) -> FloatArray:
-    """GB per GPU that each kind needs; 0 where its workload does not say."""
-    need = [0.0 if workload.gpu_memory is None else workload.gpu_memory for workload in instance.workloads]
-    return np.array([*need, 0.0])[kinds.workload]
-
-
-def _needs_too_much_memory(instance: Instance, kinds: Kinds, columns: KindColumns) -> BoolArray:
-    need = _gpu_memory(instance, kinds)
-    has = [np.inf if pool.gpu_memory is None else pool.gpu_memory for pool in instance.cluster.pools]
+def gpu_memory(instance: Instance, kinds: Kinds, columns: KindColumns) -> tuple[FloatArray, FloatArray]:
+    """GB per GPU that each column needs (0 where its workloads don't say) and has (inf where its pool doesn't say)."""
+    stated = [0.0 if workload.gpu_memory is None else workload.gpu_memory for workload in instance.workloads]
+    need = np.array([*stated, 0.0])[kinds.workload]
     together = need[columns.kind] + np.where(columns.partner >= 0, need[columns.partner], 0.0)
-    return np.asarray(together > np.array([*has, np.inf])[columns.pool] * columns.share)
+    has = [np.inf if pool.gpu_memory is None else pool.gpu_memory for pool in instance.cluster.pools]
+    return together, np.array([*has, np.inf])[columns.pool] * columns.share
 
 
-def option_columns(instance: Instance, kinds: Kinds) -> KindColumns:
+def option_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindColumns:
     """One column per explicit option of each kind; its rate is stated, or follows from its duration, or is 0."""
     options = instance.options
     rows = np.flatnonzero(kinds.options >= 0)
@@ -106,41 +105,34 @@ def option_columns(instance: Instance, kinds: Kinds) -> KindColumns:
     option = ranges(start, stop - start)
     kind = np.repeat(rows, stop - start)
     pool, gpus = options.pool[option], options.gpus[option]
-    table = TableModel(instance.rates, instance)
-    nodes = np.where(options.nodes[option] > 0, options.nodes[option], table.fewest_nodes(pool, gpus))
-    nodes[pool < 0] = 0
+    nodes = np.where(options.nodes[option] > 0, options.nodes[option], sizes.fewest_nodes(pool, gpus))
     stated = ~np.isnan(options.throughput[option])
     rate = np.where(stated, options.throughput[option], 0.0)
-    drop = _misfits(instance, pool, gpus, nodes)
-    drop[(drop == Drop.KEPT) & stated & (rate == 0)] = Drop.ZERO_RATE
     # A duration is the time of all steps; with steps_done = 0 it is exact, and the rate that it implies is steps / d.
     steps = instance.jobs_table.steps[kinds.first[kind]]
     duration = options.duration[option]
     implied = ~stated & ~np.isnan(duration)
     rate[implied] = steps[implied] / duration[implied]
-    return KindColumns.make(
-        kind,
-        pool,
-        gpus,
-        nodes,
-        share=options.share[option],
-        option=option,
-        rate=rate,
-        duration=duration,
-        value=options.value[option],
-        cost=options.cost[option],
-        drop=drop,
-    )
+    columns = KindColumns.make(
+        kind, pool, gpus, nodes, share=options.share[option], option=option, rate=rate, duration=duration,
+        value=options.value[option], cost=options.cost[option],
+    )  # fmt: skip
+    _drop_unfit(columns, instance, kinds, sizes)
+    columns.drop[(columns.drop == Drop.KEPT) & stated & (rate == 0)] = Drop.ZERO_RATE
+    return columns
 
 
-def pair_columns(instance: Instance, kinds: Kinds) -> KindColumns:
+def pair_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindColumns:
     """Columns of co-located pairs: entries by workload give every pair of kinds, entries by job win over them.
 
+    An entry that states its nodes wins over one that leaves them to be the fewest.
+
     Both jobs hold the same GPUs, so both must be able to run on that count. Two jobs of one workload (or kind) cannot
-    be told apart, so each gets the mean of the entry's two rates.
+    be told apart, so each gets the mean of the entry's two rates. A kind of one job is not paired with itself.
     """
-    by_job = [entry for entry in instance.colocation if entry.jobs is not None]
-    by_workload = [entry for entry in instance.colocation if entry.workloads is not None]
+    entries = sorted(instance.colocation, key=lambda entry: entry.nodes == ANY_SPREAD)
+    by_job = [entry for entry in entries if entry.jobs is not None]
+    by_workload = [entry for entry in entries if entry.workloads is not None]
     parts = []
     jobs = np.array([entry.jobs for entry in by_job], np.int64).reshape(-1, 2)
     here = kinds.of_job[jobs] if len(jobs) else jobs
@@ -167,7 +159,7 @@ def pair_columns(instance: Instance, kinds: Kinds) -> KindColumns:
     pool = np.array([entry.pool for entry in entries], np.int64)[row]
     gpus = np.array([entry.gpus for entry in entries], np.int64)[row]
     nodes = np.array([entry.nodes for entry in entries], np.int64)[row]
-    nodes = np.where(nodes > 0, nodes, TableModel(instance.rates, instance).fewest_nodes(pool, gpus))
+    nodes = np.where(nodes > 0, nodes, sizes.fewest_nodes(pool, gpus))
 
     alike = (first == second) | (kinds.workload[first] == kinds.workload[second]) & (row >= len(by_job))
     rates[alike] = rates[alike].mean(axis=1, keepdims=True)
@@ -175,16 +167,15 @@ def pair_columns(instance: Instance, kinds: Kinds) -> KindColumns:
     first, second = np.where(swap, second, first), np.where(swap, first, second)
     rates[swap] = rates[swap][:, ::-1]
 
+    jobs_of = np.bincount(kinds.of_job[kinds.of_job >= 0], minlength=len(kinds))
     allowed = kinds.allows(first, gpus) & kinds.allows(second, gpus)
-    allowed &= _first_of_equals((first, second, pool, gpus, nodes))  # entries by job come first, so they win
+    allowed &= (first != second) | (jobs_of[first] > 1)
+    allowed &= _first_of_equals((first, second, pool, gpus, nodes))  # in the order of who wins
     columns = KindColumns.make(
-        first, pool, gpus, nodes, partner=second, rate=rates[:, 0], partner_rate=rates[:, 1],
-        drop=_misfits(instance, pool, gpus, nodes),
-    ).take(np.flatnonzero(allowed))  # fmt: skip
-    kept = columns.drop == Drop.KEPT
-    columns.drop[kept & _needs_too_much_memory(instance, kinds, columns)] = Drop.OUT_OF_MEMORY
-    kept = columns.drop == Drop.KEPT
-    columns.drop[kept & (columns.rate == 0) & (columns.partner_rate == 0)] = Drop.ZERO_RATE
+        first, pool, gpus, nodes, partner=second, rate=rates[:, 0], partner_rate=rates[:, 1]
+    ).take(np.flatnonzero(allowed))
+    _drop_unfit(columns, instance, kinds, sizes)
+    columns.drop[(columns.drop == Drop.KEPT) & (columns.rate == 0) & (columns.partner_rate == 0)] = Drop.ZERO_RATE
     return columns
 
 

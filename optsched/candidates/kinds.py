@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import BoolArray, IntArray, group_rows, ranges
+from optsched.arrays import BoolArray, IntArray, find_sorted, group_rows, ranges
 from optsched.instance import Instance
+from optsched.instance.tables import OptionTable
 from optsched.performance import JobBatch
+from optsched.performance.table import TableModel
+
+STRIDE = 2**32
+"""More than any count of GPUs."""
 
 
 class Absence(IntEnum):
@@ -38,6 +44,8 @@ class Kinds:
         As in the job table; ``profile`` is the rate profile that speaks for the kind (-1: none).
     own : BoolArray, shape (K,)
         Whether the profile is the jobs' own.
+    level_lists : tuple of tuples
+        As in the job table.
     """
 
     of_job: IntArray
@@ -58,32 +66,54 @@ class Kinds:
     @property
     def batch(self) -> JobBatch:
         """The kinds as performance models see them."""
-        return JobBatch(workload=self.workload, profile=self.profile, own=self.own, gang=self.gpus_min)
+        return JobBatch(workload=self.workload, profile=self.profile, own=self.own, gang=self.gang)
 
-    def counts(self, limit: int) -> tuple[IntArray, IntArray]:
+    @cached_property
+    def gang(self) -> IntArray:
+        """Smallest GPU count of each kind."""
+        lowest = np.array([*(counts[0] for counts in self.level_lists), 0], np.int64)
+        return np.maximum(self.gpus_min, lowest[self.levels])
+
+    @cached_property
+    def _levels(self) -> tuple[IntArray, IntArray]:
+        """All level lists one after the other, as sorted keys ``list * STRIDE + count``, and where each begins."""
+        lengths = np.array([len(counts) for counts in self.level_lists], np.int64)
+        flat = np.array([count for counts in self.level_lists for count in counts], np.int64)
+        start = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths) * STRIDE + flat, start
+
+    def counts(self, limit: int, listed: TableModel, *, complete: bool) -> tuple[IntArray, IntArray]:
         """GPU counts of the kinds without options, as pairs (kind, count).
 
-        Counts of a range without levels stop at ``limit`` (the largest pool), except the smallest, so that a job that
-        is too large for every pool still shows up with its reason.
+        Of a range without levels these are all counts up to ``limit`` (the largest pool), or only those that the table
+        lists where nothing else can have a rate: in a kind with a table of its own, and in all where the tables are
+        ``complete``. The smallest is always there, so that a job that can't run shows up with its reason.
         """
-        generated = self.options < 0
-        plain = np.flatnonzero(generated & (self.levels < 0))
-        top = np.maximum(np.minimum(self.gpus_max[plain], limit), self.gpus_min[plain])
-        length = top - self.gpus_min[plain] + 1
-        kind = [np.repeat(plain, length)]
-        count = [ranges(self.gpus_min[plain], length)]
-        for level, counts in enumerate(self.level_lists):
-            rows = np.flatnonzero(generated & (self.levels == level))
-            kind.append(np.repeat(rows, len(counts)))
-            count.append(np.tile(np.array(counts, np.int64), len(rows)))
-        return np.concatenate(kind), np.concatenate(count)
+        plain = np.flatnonzero((self.options < 0) & (self.levels < 0))
+        low = self.gpus_min[plain]
+        high = np.maximum(np.minimum(self.gpus_max[plain], limit), low)
+        by_table = self.own[plain] | complete
+        row, count = listed.listed_counts(self.profile[plain], low, np.where(by_table, high, low))
+        length = np.where(by_table, 0, high - low)
+        leveled, level_count = self._level_counts()
+        return (
+            np.concatenate([plain, plain[row], np.repeat(plain, length), leveled]),
+            np.concatenate([low, count, ranges(low + 1, length), level_count]),
+        )
+
+    def _level_counts(self) -> tuple[IntArray, IntArray]:
+        """GPU counts of the kinds with levels, as pairs (kind, count)."""
+        leveled = np.flatnonzero((self.options < 0) & (self.levels >= 0))
+        keys, start = self._levels
+        first = start[self.levels[leveled]]
+        length = start[self.levels[leveled] + 1] - first
+        return np.repeat(leveled, length), keys[ranges(first, length)] % STRIDE
 
     def allows(self, kind: IntArray, gpus: IntArray) -> BoolArray:
         """Whether each kind may run on so many GPUs."""
         inside = (self.gpus_min[kind] <= gpus) & (gpus <= self.gpus_max[kind])
-        for level, counts in enumerate(self.level_lists):
-            inside &= (self.levels[kind] != level) | np.isin(gpus, counts)
-        return inside
+        level = self.levels[kind]
+        return inside & ((level < 0) | (find_sorted(self._levels[0], level * STRIDE + gpus) >= 0))
 
 
 def find_kinds(instance: Instance) -> Kinds:
@@ -103,9 +133,9 @@ def find_kinds(instance: Instance) -> Kinds:
     named = np.full(len(table), -1, np.int64)
     rows = [job for entry in instance.colocation if entry.jobs is not None for job in entry.jobs]
     named[rows] = rows
-    option_steps = np.where(table.options >= 0, table.steps, 0.0)  # an option's duration makes a rate of the steps
+    steps = np.where(_rates_from_durations(instance.options)[table.options], table.steps, 0.0)
     decisive = [
-        profile, own, table.workload, table.gpus_min, table.gpus_max, table.levels, table.options, option_steps, named,
+        profile, own, table.workload, table.gpus_min, table.gpus_max, table.levels, table.options, steps, named,
     ]  # fmt: skip
     if len(present) < len(table):
         decisive = [column[present] for column in decisive]
@@ -127,3 +157,10 @@ def find_kinds(instance: Instance) -> Kinds:
         options=table.options[first],
         level_lists=table.level_lists,
     )
+
+
+def _rates_from_durations(options: OptionTable) -> BoolArray:
+    """Whether some option of each list has a duration but no rate, which makes a rate of the steps; last: no list."""
+    owner = np.repeat(np.arange(len(options)), np.diff(options.indptr))
+    implied = np.isnan(options.throughput) & ~np.isnan(options.duration)
+    return np.bincount(owner[implied], minlength=len(options) + 1) > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +44,8 @@ def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tup
     """The resources, and their use by each kind column (resources x columns).
 
     A pool's CPUs and memory are rows only where the pool states them for every usable node and some column uses them.
+    A resource of a pool is used by jobs on that pool, as far as their workloads demand it, and by every option that
+    names it.
     """
     pools, now = instance.cluster.pools, instance.now
     on_pool = np.flatnonzero((columns.pool >= 0) & (columns.gpus > 0))
@@ -53,51 +56,63 @@ def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tup
     cols = [on_pool]
     amounts = [columns.gpus[on_pool] * columns.share[on_pool]]
 
-    needs = _needs(instance, kinds, columns)
-    for name, node_field in PER_NODE.items():
-        if name not in needs:
-            continue
-        amount = needs[name]
-        for row, pool in enumerate(pools):
-            here = np.flatnonzero((columns.pool == row) & (amount > 0))
-            total = float(getattr(pool, node_field)[pool.usable(now)].sum())
-            if len(here) and not np.isnan(total):
-                rows.append(np.full(len(here), len(names)))
-                cols.append(here)
-                amounts.append(amount[here])
-                names.append(f"{pool.name}.{name}")
-                capacity.append(total)
-                renewable.append(True)
-    for resource in instance.cluster.resources:
-        amount = needs.get(resource.name, np.zeros(len(columns)))
-        if resource.pool is not None:
-            amount = np.where(columns.pool == instance.cluster.pool_index[resource.pool], amount, 0.0)
-        here = np.flatnonzero(amount)
-        rows.append(np.full(len(here), len(names)))
+    def add(name: str, limit: float, kind: str, here: IntArray, amount: FloatArray) -> None:
+        rows.append(np.full(len(here), len(names), np.int64))
         cols.append(here)
-        amounts.append(amount[here])
-        names.append(resource.name)
-        capacity.append(resource.capacity)
-        renewable.append(resource.kind == "renewable")
+        amounts.append(amount)
+        names.append(name)
+        capacity.append(limit)
+        renewable.append(kind == "renewable")
+
+    needs = _needs(instance, kinds, columns)
+    nothing = (np.zeros(0, np.int64), np.zeros(0))
+    for name, node_field in PER_NODE.items():
+        here, amount = needs.get(name, nothing)
+        for row in np.unique(columns.pool[here]).tolist():
+            total = float(getattr(pools[row], node_field)[pools[row].usable(now)].sum())
+            if not np.isnan(total):
+                mine = columns.pool[here] == row
+                add(f"{pools[row].name}.{name}", total, "renewable", here[mine], amount[mine])
+    for resource in instance.cluster.resources:
+        here, amount = needs.get(resource.name, nothing)
+        if resource.pool is not None:
+            pool = instance.cluster.pool_index[resource.pool]
+            mine = (columns.pool[here] == pool) | (columns.option[here] >= 0)
+            here, amount = here[mine], amount[mine]
+        add(resource.name, resource.capacity, resource.kind, here, amount)
     usage = sp.csr_matrix(
-        (np.concatenate(amounts).astype(np.float64), (np.concatenate(rows), np.concatenate(cols))),
-        shape=(len(names), len(columns)),
+        (np.concatenate(amounts), (np.concatenate(rows), np.concatenate(cols))), shape=(len(names), len(columns))
     )
     pool_of_row = np.full(len(names), -1, np.int64)
     pool_of_row[: len(pools)] = np.arange(len(pools))
     return Resources(tuple(names), np.array(capacity), np.array(renewable), pool_of_row), usage
 
 
-def _needs(instance: Instance, kinds: Kinds, columns: KindColumns) -> dict[str, FloatArray]:
-    """Amount of each named resource by column: a workload's demand per GPU x GPUs, or an option's totals."""
-    needs: dict[str, FloatArray] = {}
-    generated = columns.option < 0
-    for name in dict.fromkeys(name for workload in instance.workloads for name in workload.demand):
-        per_gpu = np.array([*(workload.demand.get(name, 0.0) for workload in instance.workloads), 0.0])[kinds.workload]
-        both = per_gpu[columns.kind] + np.where(columns.partner >= 0, per_gpu[columns.partner], 0.0)
-        needs[name] = np.where(generated, both * columns.gpus, 0.0)
-    uses = instance.options.uses
-    for name in dict.fromkeys(name for use in uses for name in use):
-        total = np.array([use.get(name, 0.0) for use in uses] + [0.0])[columns.option]
-        needs[name] = needs.get(name, np.zeros(len(columns))) + np.where(generated, 0.0, total)
-    return needs
+def _needs(instance: Instance, kinds: Kinds, columns: KindColumns) -> dict[str, tuple[IntArray, FloatArray]]:
+    """Columns that need each resource, and how much: the demand of workloads per GPU x GPUs, or an option's totals."""
+    numbers: dict[str, int] = {}
+    demands = _entries([workload.demand for workload in instance.workloads], numbers)
+    totals = _entries(instance.options.uses, numbers)
+    demand, uses = (
+        sp.csr_matrix((amount, (row, name)), shape=(count + 1, len(numbers)))  # the last row is for none
+        for (row, name, amount), count in ((demands, len(instance.workloads)), (totals, len(instance.options.uses)))
+    )
+    none = len(instance.workloads)
+    workload = np.where(kinds.workload < 0, none, kinds.workload)
+    partner = np.where(columns.partner < 0, none, workload[columns.partner])
+    option = np.where(columns.option < 0, len(instance.options.uses), columns.option)
+    scale = sp.diags(np.where(columns.option < 0, columns.gpus, 0.0))
+    needs = sp.csc_matrix(scale @ (demand[workload[columns.kind]] + demand[partner]) + uses[option])
+    needs.eliminate_zeros()
+    needs.sort_indices()
+    return {
+        name: (needs.indices[start:stop].astype(np.int64), needs.data[start:stop])
+        for name, start, stop in zip(numbers, needs.indptr, needs.indptr[1:], strict=False)
+    }
+
+
+def _entries(needs: Sequence[Mapping[str, float]], numbers: dict[str, int]) -> tuple[list[int], list[int], list[float]]:
+    """Row, number of the name and amount of every entry; new names are added to ``numbers``."""
+    rows = [row for row, need in enumerate(needs) for _ in need]
+    names = [numbers.setdefault(name, len(numbers)) for need in needs for name in need]
+    return rows, names, [amount for need in needs for amount in need.values()]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.candidates import Absence
-from optsched.cli.tables import count, listed, name, number, percent, table
+from optsched.cli.tables import count, listed, name, percent, rounded, table
 from optsched.solution import Allocation
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 """Jobs or pairs shown."""
+INVISIBLE = 5e-5
+"""Shares of the time below this are left out of the matrix: 18 ms of a round of 6 minutes."""
 MATRIX_POOLS = 5
 """Pools that fit beside each other."""
 
@@ -58,10 +60,11 @@ def allocation_table(allocation: Allocation) -> Iterator[RenderableType]:
     if plain and steady and len(pools) <= MATRIX_POOLS:
         yield _matrix(lines, pools)
     else:
-        yield _long(lines, any(part.details for part in parts))
+        yield _long(lines)
     if total > len(lines):
         shared = (allocation.rows.partner >= 0).any()
-        yield f"  ... and {count(total - len(lines), 'more job or pair' if shared else 'more job')} (use -o or --json)"
+        more = ("more job or pair", "more jobs or pairs") if shared else ("more job", "more jobs")
+        yield f"... and {count(total - len(lines), *more)} (use -o or --json)"
 
 
 def _matrix(lines: list[Line], pools: list[str]) -> RenderableType:
@@ -70,24 +73,29 @@ def _matrix(lines: list[Line], pools: list[str]) -> RenderableType:
         shares = dict.fromkeys(pools, 0.0)
         for part in line.parts:
             shares[part.pool] += part.fraction
-        cells = [percent(share) if share > 0 else "" for share in shares.values()]
+        cells = [percent(share) if share > INVISIBLE else "" for share in shares.values()]
         rows.append([line.names, str(line.parts[0].gpus), *cells, line.rate])
     return table("job", "GPUs", *map(name, pools), "steps/s", rows=rows)
 
 
-def _long(lines: list[Line], details: bool) -> RenderableType:
+def _long(lines: list[Line]) -> RenderableType:
+    """A line per configuration, with the columns that say something."""
+    parts = [part for line in lines for part in line.parts]
+    pooled, optional = any(part.pool for part in parts), any(part.details for part in parts)
     rows = []
     for line in lines:
         for place, part in enumerate(line.parts):
-            row = [line.names if place == 0 else "", name(part.pool) or "none"]
-            row += [part.details] if details else []
-            rows.append([*row, str(part.gpus), str(part.nodes), percent(part.fraction), _rates(part.rates)])
-    columns = ("job", "pool", *(("option",) if details else ()), "GPUs", "nodes", "time", "steps/s")
-    return table(*columns, rows=rows, left=3 if details else 2)
+            row = [line.names if place == 0 else ""]
+            row += [name(part.pool) or "none"] if pooled else []
+            row += [part.details] if optional else []
+            row += [f"{part.gpus:,}", f"{part.nodes:,}"] if pooled else []
+            rows.append([*row, percent(part.fraction), _rates(part.rates)])
+    text = ["job", *(["pool"] if pooled else []), *(["option"] if optional else [])]
+    return table(*text, *(["GPUs", "nodes"] if pooled else []), "time", "steps/s", rows=rows, left=len(text))
 
 
 def _rates(rates: list[float] | tuple[float, ...]) -> str:
-    return " + ".join(number(float(f"{rate:.4g}")) for rate in rates)
+    return " + ".join(rounded(rate) for rate in rates)
 
 
 def _lines(allocation: Allocation) -> tuple[list[Line], int]:
@@ -138,4 +146,4 @@ def idle_jobs(allocation: Allocation) -> Iterator[RenderableType]:
     if len(jobs):
         names = [C.instance.jobs_table.names[job] for job in jobs[:10].tolist()]
         more = "" if len(jobs) <= 10 else f" and {len(jobs) - 10:,} more"
-        yield f"  {count(len(jobs), 'job gets', 'jobs get')} nothing: {listed(names, most=10)}{more}"
+        yield f"{count(len(jobs), 'job gets', 'jobs get')} nothing: {listed(names, most=10)}{more}"

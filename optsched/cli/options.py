@@ -2,72 +2,144 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from optsched.cli import values
+from optsched.cli.progress import progress
+from optsched.cli.shell import Shell
+
+if TYPE_CHECKING:
+    from optsched.solution import Solution
 
 PROBLEM, SOLVER, OUTPUT = "Problem", "Solver and limits", "Output"
 
-Instance = Annotated[
-    str, typer.Argument(metavar="INSTANCE", help="File (json, yaml, npz), - for standard input, @name for one that ships.")
-]
-FormulationName = Annotated[
-    str, typer.Option("--formulation", "-f", metavar="NAME", help="See optsched formulations.", rich_help_panel=PROBLEM)
-]
-Options = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option", "-O", metavar="KEY=VALUE", rich_help_panel=PROBLEM,
-        help="Option of the formulation: true, false, a number, JSON, else text. Can be repeated.",
+InstanceFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="INSTANCE", help="File (json, yaml, npz), - for standard input, or @name of one that ships."
     ),
-]  # fmt: skip
-Constraints = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--constraint", "-C", metavar="KIND[:KEY=VALUE,...]", rich_help_panel=PROBLEM,
-        help="Side constraint, beside those of the instance. Can be repeated.",
-    ),
-]  # fmt: skip
-NoClasses = Annotated[
-    bool, typer.Option("--no-classes", help="Keep equal jobs apart; the optimum is the same.", rich_help_panel=PROBLEM)
 ]
-SolverName = Annotated[
-    str, typer.Option("--solver", metavar="NAME", help="See optsched solvers.", rich_help_panel=SOLVER, show_default=True)
-]
-TimeLimit = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="Stop after 90, 90s, 5m, 2h or 1d with what there is.", rich_help_panel=SOLVER),
-]
-WorkLimit = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Stop after N iterations or nodes: reproducible.", rich_help_panel=SOLVER),
-]
-Gap = Annotated[
-    float | None,
-    typer.Option(metavar="G", help="Relative gap at which an integer program may stop.", rich_help_panel=SOLVER),
-]
-Tolerance = Annotated[
-    float,
-    typer.Option(metavar="T", help="Feasibility and optimality asked of the solver.", rich_help_panel=SOLVER, show_default="1e-9"),
-]
-Threads = Annotated[int, typer.Option(metavar="N", help="0: all.", rich_help_panel=SOLVER, show_default=True)]
-Seed = Annotated[int, typer.Option(metavar="N", help="Of the solver.", rich_help_panel=SOLVER, show_default=True)]
-SolverOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--solver-option", metavar="KEY=VALUE", rich_help_panel=SOLVER,
-        help="Option in the solver's own name. Can be repeated.",
-    ),
-]  # fmt: skip
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=OUTPUT)]
 
 
-def formulation_options(texts: list[str] | None) -> dict[str, Any]:
-    """What ``-O`` gives."""
-    return values.pairs(texts or (), "-O")
+@dataclass(frozen=True)
+class Problem:
+    """What is to be solved."""
+
+    instance: InstanceFile
+    formulation: Annotated[
+        str,
+        typer.Option(
+            "--formulation", "-f", metavar="NAME", rich_help_panel=PROBLEM, show_default=True,
+            help="See `optsched formulations`.",
+        ),
+    ] = "max-min-fairness"  # fmt: skip
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", "-O", metavar="KEY=VALUE", rich_help_panel=PROBLEM,
+            help="Option of the formulation: true, false, a number, JSON, else text. Can be repeated.",
+        ),
+    ] = None  # fmt: skip
+    constraint: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--constraint", "-C", metavar="KIND[:KEY=VALUE,...]", rich_help_panel=PROBLEM,
+            help="Side constraint, beside those of the instance. Can be repeated.",
+        ),
+    ] = None  # fmt: skip
+    no_classes: Annotated[
+        bool,
+        typer.Option("--no-classes", help="Keep equal jobs apart; the optimum is the same.", rich_help_panel=PROBLEM),
+    ] = False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What -O gives."""
+        return values.pairs(self.option or (), "-O")
+
+    @property
+    def constraints(self) -> list[dict[str, Any]]:
+        """What -C gives."""
+        return [values.constraint(text) for text in self.constraint or ()]
 
 
-def side_constraints(texts: list[str] | None) -> list[dict[str, Any]]:
-    """What ``-C`` gives."""
-    return [values.constraint(text) for text in texts or ()]
+@dataclass(frozen=True)
+class Search:
+    """With what, and how long."""
+
+    solver: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="See `optsched solvers`.", rich_help_panel=SOLVER, show_default=True),
+    ] = "auto"
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Stop after 90, 90s, 5m, 2h or 1d with what there is.", rich_help_panel=SOLVER
+        ),
+    ] = None
+    work_limit: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Stop after N iterations or nodes: reproducible.", rich_help_panel=SOLVER),
+    ] = None
+    gap: Annotated[
+        str | None,
+        typer.Option(metavar="G", help="Relative gap at which an integer program may stop.", rich_help_panel=SOLVER),
+    ] = None
+    tolerance: Annotated[
+        str,
+        typer.Option(
+            metavar="T",
+            help="Feasibility and optimality asked of the solver.",
+            rich_help_panel=SOLVER,
+            show_default=True,
+        ),
+    ] = "1e-9"
+    threads: Annotated[
+        str, typer.Option(metavar="N", help="Of the solver; 0: all.", rich_help_panel=SOLVER, show_default=True)
+    ] = "1"
+    seed: Annotated[
+        str, typer.Option(metavar="N", help="Of the solver.", rich_help_panel=SOLVER, show_default=True)
+    ] = "0"
+    solver_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--solver-option", metavar="KEY=VALUE", rich_help_panel=SOLVER,
+            help="Option in the solver's own name. Can be repeated.",
+        ),
+    ] = None  # fmt: skip
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """What `optsched.solve` takes of it."""
+        return {
+            "solver": self.solver,
+            "time_limit": values.duration(self.time_limit, "--time-limit"),
+            "work_limit": values.whole(self.work_limit, "--work-limit"),
+            "gap": values.real(self.gap, "--gap"),
+            "tolerance": values.real(self.tolerance, "--tolerance"),
+            "threads": values.whole(self.threads, "--threads"),
+            "seed": values.whole(self.seed, "--seed"),
+            "solver_options": values.pairs(self.solver_option or (), "--solver-option"),
+        }
+
+
+def solved(shell: Shell, problem: Problem, search: Search) -> Solution:
+    """Solve, with a progress line if it takes long."""
+    options, constraints, limits = problem.options, problem.constraints, search.limits
+    from optsched import api
+
+    api.make_formulation(problem.formulation, options, constraints)  # names are checked before anything is read
+    with progress(shell, "solving") as on_progress:
+        return api.solve(
+            problem.instance,
+            problem.formulation,
+            constraints=constraints,
+            classes=not problem.no_classes,
+            on_progress=on_progress,
+            **limits,
+            **options,
+        )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from optsched.cli.shell import Shell
+from optsched.cli.shell import Shell, terminal_width
 from optsched.cli.tables import number
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ EVERY = 0.2
 class ProgressLine:
     """The last event of a solver, shown with the time that has passed."""
 
-    def __init__(self, shell: Shell, what: str) -> None:
-        self._shell, self._what = shell, what
+    def __init__(self, what: str) -> None:
+        self._what = what
         self._started = time.perf_counter()
         self._last: Progress | None = None
         self._done = threading.Event()
@@ -54,9 +54,11 @@ class ProgressLine:
     def _show(self) -> None:
         if self._done.wait(PATIENCE):
             return
+        from rich.console import Console
         from rich.status import Status
 
-        with Status(self.words(), console=self._shell.err, refresh_per_second=1 / EVERY) as status:
+        console = Console(file=sys.stderr, width=terminal_width(), markup=False, highlight=False, emoji=False)
+        with Status(self.words(), console=console, refresh_per_second=1 / EVERY) as status:
             while not self._done.wait(EVERY):
                 status.update(self.words())
 
@@ -76,7 +78,7 @@ def progress(shell: Shell, what: str) -> Iterator[Callable[[Progress], None] | N
     if shell.quiet or not sys.stderr.isatty():
         yield None
         return
-    line = ProgressLine(shell, what)
+    line = ProgressLine(what)
     line.start()
     try:
         yield line

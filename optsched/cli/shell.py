@@ -8,14 +8,15 @@ import shutil
 import sys
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from optsched.errors import Interrupted, OptschedError, UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
 WIDTH = 100
 """Widest output in columns."""
@@ -25,7 +26,15 @@ LONGEST = 500
 """Characters of an error message."""
 
 
-@dataclass
+class _Paper(io.StringIO):
+    """Text on its way to standard output; rich asks for the encoding, to draw lines in ASCII where it must."""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return getattr(sys.stdout, "encoding", None) or "utf-8"
+
+
+@dataclass(frozen=True)
 class Shell:
     """The streams of one command.
 
@@ -39,45 +48,27 @@ class Shell:
 
     quiet: bool = False
     debug: bool = False
-    _consoles: dict[str, Console] = field(default_factory=dict, repr=False)
-
-    @property
-    def out(self) -> Console:
-        """Standard output for people."""
-        return self._console("stdout")
-
-    @property
-    def err(self) -> Console:
-        """Standard error."""
-        return self._console("stderr")
-
-    def _console(self, name: str) -> Console:
-        if name not in self._consoles:
-            from rich.console import Console
-
-            stream: TextIO = getattr(sys, name)
-            plain = not colourful(stream)
-            self._consoles[name] = Console(
-                file=stream,
-                width=terminal_width(),
-                color_system=None if plain else "auto",
-                force_terminal=False if plain and not stream.isatty() else None,
-                markup=False,
-                highlight=False,
-                emoji=False,
-            )
-        return self._consoles[name]
 
     def print(self, *renderables: RenderableType) -> None:
-        """Print for people, unless quiet."""
-        if not self.quiet:
-            self.write("".join(self._rendered(renderable) for renderable in renderables))
+        """Print for people, unless quiet: at most `WIDTH` columns wide, in colour on a terminal alone."""
+        if self.quiet:
+            return
+        from rich.console import Console
 
-    def _rendered(self, renderable: RenderableType) -> str:
-        """As text of at most `WIDTH` columns without blanks at line ends."""
-        with self.out.capture() as capture:
-            self.out.print(renderable)
-        return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+        paper, colour = _Paper(), colourful(sys.stdout)
+        console = Console(
+            file=paper,
+            width=terminal_width(),
+            force_terminal=colour,
+            color_system="auto" if colour else None,
+            markup=False,
+            highlight=False,
+            emoji=False,
+        )
+        for renderable in renderables:
+            console.print(renderable)
+        lines = paper.getvalue().lstrip("\n").splitlines()
+        self.write("".join(f"{line.rstrip()}\n" for line in lines))
 
     def document(self, document: Mapping[str, Any]) -> None:
         """A document as JSON on standard output, quiet or not."""
@@ -96,18 +87,11 @@ class Shell:
             silence_stdout()
             raise UsageError(f"cannot write standard output: {error.strerror}") from None
 
-    def write_bytes(self, data: bytes) -> None:
-        """Write bytes, such as a file's content, to standard output."""
-        self.write(data.decode())
-
     def complain(self, line: str) -> None:
         """One line on standard error, after the program's name."""
-        with_name = f"optsched: {one_line(line)}\n"
-        try:
-            sys.stderr.write(with_name)
+        with suppress(OSError):
+            sys.stderr.write(f"optsched: {one_line(line)}\n")
             sys.stderr.flush()
-        except OSError:
-            pass
 
     def failed(self, error: BaseException) -> int:
         """Report an error; returns its exit code."""

@@ -9,7 +9,20 @@ import numpy as np
 
 from optsched.api import make_formulation
 from optsched.cli.allocation_view import allocation_table, idle_jobs
-from optsched.cli.tables import bullets, count, facts, heading, listed, name, number, percent, seconds, table
+from optsched.cli.tables import (
+    bullets,
+    count,
+    facts,
+    heading,
+    listed,
+    name,
+    number,
+    percent,
+    rounded,
+    seconds,
+    share,
+    table,
+)
 from optsched.registry import load_formulation
 from optsched.solution import Solution, Status
 
@@ -66,6 +79,7 @@ def title(solution: Solution, classes: Classes) -> Iterator[RenderableType]:
     jobs = count(len(solution.instance.jobs_table), "job")
     yield f"{jobs}, {count(len(classes), 'class', 'classes')}, {count(classes.columns, 'column')}"
     yield cluster_words(solution.instance)
+    yield ""
 
 
 def cluster_words(instance: Instance) -> str:
@@ -87,14 +101,14 @@ def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
     if solution.objective is not None:
         yield "objective", f"{quantity(solution.objective, unit)}  {words}"
     if solution.bound is not None and solution.gap is not None:
-        yield "bound", f"{quantity(solution.bound, unit)}  gap {100 * solution.gap:.2g} %"
+        yield "bound", f"{quantity(solution.bound, unit)}  gap {share(solution.gap)}"
     elif solution.bound is not None:
         yield "bound", quantity(solution.bound, unit)
     yield "certificate", _certificate(solution)
     if solution.solver.version:
         yield "solver", _solver(solution)
-    if "cost_per_hour" in solution.metrics:
-        yield "cost", f"{number(solution.metrics['cost_per_hour'])} USD/h"
+    if solution.metrics.get("cost_per_hour"):
+        yield "cost", f"{solution.metrics['cost_per_hour']:,.2f} USD/h"
     yield "time", time_words(solution)
 
 
@@ -119,11 +133,11 @@ def plain(value: Any) -> str:
 def _status(solution: Solution) -> Text:
     from rich.text import Text
 
-    text = Text(str(solution.status), style=COLOUR.get(solution.status, "bold red"))
+    text = Text.assemble((str(solution.status), COLOUR.get(solution.status, "bold red")))
     if solution.status in (Status.FEASIBLE, Status.LIMIT) and solution.termination in STOPPED:
-        text.append(f"  {STOPPED[solution.termination]}", style="default")
+        text.append(f"  {STOPPED[solution.termination]}")
     if solution.status is Status.LIMIT:
-        text.append(", no feasible allocation was found", style="default")
+        text.append(", no feasible allocation was found")
     return text
 
 
@@ -150,9 +164,10 @@ def _certificate(solution: Solution) -> Text:
         return Text(f"FAILED: {'; '.join(certificate.problems)}", style="bold red")
     if solution.status is Status.INFEASIBLE:
         least = certificate.residuals.get("least_violation")
-        told = "infeasible by its data" if least is None else f"every allocation violates rows by {least:.2g} in all"
-        source = " (recomputed from the duals)" if least is not None and certificate.proof == "dual" else ""
-        return Text(f"{told}{source}")
+        if least is None:
+            return Text("infeasible whatever the allocation")
+        proof = "recomputed from the duals" if certificate.proof == "dual" else "claimed by the solver"
+        return Text(f"every allocation misses its rows by {least:.2g} in all, relative to their size; {proof}")
     if solution.allocation is None:
         return Text("nothing to certify")
     worst = max(certificate.residuals.values(), default=0.0)
@@ -181,29 +196,35 @@ def resource_tables(solution: Solution) -> Iterator[RenderableType]:
     allocation = solution.allocation
     assert allocation is not None
     resources, usage = allocation.classes.resources, allocation.usage
+    prices = solution.prices if solution.status is Status.OPTIMAL else {}
     for title, unit, rows in (
         ("pool", "GPUs", np.flatnonzero(resources.pool >= 0)),
         ("resource", "capacity", np.flatnonzero(resources.pool < 0)),
     ):
         if len(rows) == 0:
             continue
-        columns = [title, unit, "used", "utilisation"] + (["worth of one more"] if solution.prices else [])
+        columns = [title, unit, "used", "utilisation"] + (["one more is worth"] if prices else [])
         lines = []
         for row in rows.tolist():
             capacity, used = float(resources.capacity[row]), float(usage[row])
             line = [name(resources.names[row]), number(capacity), number(round(used, 6))]
             line.append(percent(min(used / capacity, 1.0)) if capacity > 0 else "")
-            lines.append(line + ([price(solution.prices[resources.names[row]])] if solution.prices else []))
+            lines.append(line + ([price(prices[resources.names[row]])] if prices else []))
         yield table(*columns, rows=lines)
-    if solution.prices:
-        words, unit = objective_words(solution.formulation)
-        better = "less" if solution.sense == "min" else "more"
-        yield f"  worth: {better} {words}{f', {unit}' if unit else ''}, per unit at the margin"
+    if prices:
+        yield worth_words(solution)
+
+
+def worth_words(solution: Solution) -> str:
+    """What the prices are."""
+    words, unit = objective_words(solution.formulation)
+    change = "fall" if solution.sense == "min" else "rise"
+    return f"worth: {change} of the {words}{f' ({unit})' if unit else ''} for one more, at the margin"
 
 
 def price(value: float) -> str:
     """A price; what is zero is left out."""
-    return "" if value == 0 else number(value)
+    return "" if value == 0 else rounded(value)
 
 
 def unplaced(jobs: tuple[tuple[str, str], ...]) -> Iterator[RenderableType]:
@@ -217,7 +238,7 @@ def unplaced(jobs: tuple[tuple[str, str], ...]) -> Iterator[RenderableType]:
     yield heading(f"Not placed: {count(len(jobs), 'job')}")
     yield bullets(f"{listed(members)}: {reason}" for reason, members in list(reasons.items())[:20])
     if len(reasons) > 20:
-        yield f"  ... and {len(reasons) - 20:,} more reasons (use -o or --json)"
+        yield f"... and {len(reasons) - 20:,} more reasons (use -o or --json)"
 
 
 def conflicts(solution: Solution) -> Iterator[RenderableType]:

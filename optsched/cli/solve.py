@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from optsched.cli import options, values
-from optsched.cli.command import JSON
-from optsched.cli.progress import progress
+from optsched.cli.options import OUTPUT, SOLVER, Json, Problem, Search, solved
 from optsched.cli.shell import Shell, check_target
 
 if TYPE_CHECKING:
@@ -23,48 +21,61 @@ EXAMPLES = """
     optsched solve cluster.json -C deadlines:soft=true --json | jq .objective
 """
 
-Output = Annotated[
-    str | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write the solution (JSON).", rich_help_panel=options.OUTPUT),
-]
-Duals = Annotated[
-    bool,
-    typer.Option("--duals", help="Write all row duals, however many.", rich_help_panel=options.OUTPUT),
-]
-RequireOptimal = Annotated[
-    bool,
-    typer.Option("--require-optimal", help="Exit 5 if optimality is not proven.", rich_help_panel=options.SOLVER),
-]
-
 
 def solve(
     shell: Shell,
-    instance: options.Instance,
-    formulation: options.FormulationName = "max-min-fairness",
-    option: options.Options = None,
-    constraint: options.Constraints = None,
-    no_classes: options.NoClasses = False,
-    solver: options.SolverName = "auto",
-    time_limit: options.TimeLimit = None,
-    work_limit: options.WorkLimit = None,
-    gap: options.Gap = None,
-    require_optimal: RequireOptimal = False,
-    tolerance: options.Tolerance = 1e-9,
-    threads: options.Threads = 1,
-    seed: options.Seed = 0,
-    solver_option: options.SolverOptions = None,
-    output: Output = None,
-    duals: Duals = False,
-    as_json: JSON = False,
+    problem: Problem,
+    search: Search,
+    require_optimal: Annotated[
+        bool,
+        typer.Option("--require-optimal", help="Exit 5 if optimality is not proven.", rich_help_panel=SOLVER),
+    ] = False,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the solution.", rich_help_panel=OUTPUT)
+    ] = None,
+    duals: Annotated[
+        bool, typer.Option("--duals", help="Write all row duals, however many there are.", rich_help_panel=OUTPUT)
+    ] = False,
+    as_json: Json = False,
 ) -> int:
     """Solve an instance with a formulation, and certify the answer.
 
-    Exit codes: 0 solved and certified, 3 invalid input, 4 infeasible or unbounded, 5 nothing found within the limits,
-    6 certificate failed, 7 solver missing or crashed.
+    Exit codes: 0 solved and certified, 2 usage, 3 invalid input, 4 infeasible or unbounded, 5 nothing found within the
+    limits, 6 certificate failed, 7 solver missing or crashed, 130 interrupted.
     """
     check_target(output)
-    request = options.request(
-        shell, instance, formulation, option, constraint, no_classes, solver, time_limit, work_limit, gap, tolerance,
-        threads, seed, solver_option,
-    )  # fmt: skip
-    solution = request()
+    solution = solved(shell, problem, search)
+    code = exit_code(solution, require_optimal)
+    if code == NOT_CERTIFIED:
+        for problem_found in solution.certificate.problems:
+            shell.complain(f"error: the certificate failed: {problem_found}")
+        return code
+    if output is not None and output != "-":
+        from optsched.api import write_solution
+
+        write_solution(solution, output, duals)
+    if as_json or output == "-":
+        shell.document(solution.to_document(duals))
+        return code
+    if not shell.quiet:
+        from optsched.cli.solution_view import solution_view
+
+        shell.print(*solution_view(solution))
+        if output is not None:
+            shell.print("", f"solution written to {output}")
+    return code
+
+
+def exit_code(solution: Solution, require_optimal: bool = False) -> int:
+    """The exit code that a solution stands for."""
+    from optsched.solution import Status
+
+    if not solution.certificate.ok:
+        return NOT_CERTIFIED
+    return {
+        Status.OPTIMAL: 0,
+        Status.FEASIBLE: NOTHING_FOUND if require_optimal else 0,
+        Status.INFEASIBLE: INFEASIBLE,
+        Status.UNBOUNDED: INFEASIBLE,
+        Status.LIMIT: NOTHING_FOUND,
+    }.get(solution.status, SOLVER_FAILED)

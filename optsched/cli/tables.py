@@ -22,6 +22,11 @@ def number(value: float) -> str:
     return f"{value:,.6g}"
 
 
+def rounded(value: float) -> str:
+    """Four significant digits: a rate or a price."""
+    return number(float(f"{value:.4g}"))
+
+
 def percent(fraction: float) -> str:
     """A share: ``37.5 %``; small ones keep a digit, and only what is whole is called 100 %."""
     if fraction == 0:
@@ -34,8 +39,15 @@ def percent(fraction: float) -> str:
     return f"{text} %"
 
 
+def share(gap: float) -> str:
+    """A gap in percent, two digits; what is rounding is 0."""
+    if gap < 1e-12:
+        return "0 %"
+    return f"{100 * gap:,.0f} %" if gap >= 1 else f"{100 * gap:.2g} %"
+
+
 def seconds(value: float) -> str:
-    """``12 ms``, ``1.23 s``, ``2 min 5 s``, ``3.4 h``, ``2.1 d``."""
+    """``12 ms``, ``1.23 s``, ``2.1 min``, ``3.4 h``, ``2.1 d``."""
     if value < 0.9995:
         return f"{1000 * value:.0f} ms" if value >= 0.0095 else f"{1000 * value:.1f} ms"
     if value < 120:
@@ -64,10 +76,7 @@ def listed(names: Sequence[str], most: int = LISTED) -> str:
 
 
 def table(*columns: str, rows: Iterable[Sequence[str | Text]], title: str = "", left: int = 1) -> RenderableType:
-    """A table: the first ``left`` columns are text, the others are numbers; none of them is wrapped but the last text.
-
-    Empty cells are shown as a dot.
-    """
+    """A table under its title: the first ``left`` columns are text, the others numbers, aligned to the right."""
     from rich import box
     from rich.console import Group
     from rich.table import Table
@@ -78,7 +87,7 @@ def table(*columns: str, rows: Iterable[Sequence[str | Text]], title: str = "", 
         made.add_column(column, justify="left" if place < left else "right", overflow="fold")
     for row in rows:
         made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
-    return Group("", heading(title), made) if title else Group("", made)
+    return Group("", *([heading(title)] if title else []), made)
 
 
 def heading(text: str) -> Text:
@@ -97,7 +106,7 @@ def facts(entries: Iterable[tuple[str, str | Text]]) -> Table:
     made.add_column(style="dim", no_wrap=True)
     made.add_column(overflow="fold")
     for key, words in entries:
-        made.add_row(f"  {key}", Text(words) if isinstance(words, str) else words)
+        made.add_row(key, Text(words) if isinstance(words, str) else words)
     return made
 
 
@@ -110,5 +119,5 @@ def bullets(items: Iterable[str]) -> Table:
     made.add_column(no_wrap=True)
     made.add_column(overflow="fold")
     for item in items:
-        made.add_row("  -", Text(printable(item)))
+        made.add_row("-", Text(printable(item)))
     return made

@@ -27,6 +27,28 @@ def duration(text: str | None, option: str) -> float | None:
     return seconds
 
 
+def whole(text: str | None, option: str) -> int | None:
+    """A whole number, with or without a sign."""
+    if text is None:
+        return None
+    if not re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text, re.ASCII):
+        raise UsageError(f"{option}: found {text!r}, expected a whole number")
+    return int(text)
+
+
+def real(text: str | None, option: str) -> float | None:
+    """A finite number."""
+    if text is None:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UsageError(f"{option}: found {text!r}, expected a number")
+    return number
+
+
 def value(text: str) -> Any:
     """true, false, null, a number or JSON as what it is, anything else as text."""
     try:

@@ -163,11 +163,12 @@ def build_colocation(
             if jobs[0] == jobs[1]:
                 raise InvalidInput(f"{path}.jobs", f"{show(entry.jobs[0])} twice", "two different jobs")
             for end, job in enumerate(jobs):
-                if not table.gpus_min[job] <= entry.gpus <= table.gpus_max[job]:
-                    gang = f"{table.gpus_min[job]}" if table.gpus_min[job] == table.gpus_max[job] else "its range"
-                    raise InvalidInput(
-                        f"{path}.gpus", str(entry.gpus), f"the gang of job {show(entry.jobs[end])}, {gang}"
-                    )
+                low, high, levels = table.gpus_min[job], table.gpus_max[job], table.levels[job]
+                counts = table.level_lists[levels] if levels >= 0 else range(low, high + 1)
+                if entry.gpus not in counts:
+                    allowed = f"{low}" if low == high else show(list(counts)) if levels >= 0 else f"{low} to {high}"
+                    expected = f"a count that job {show(entry.jobs[end])} may have, {allowed}"
+                    raise InvalidInput(f"{path}.gpus", str(entry.gpus), expected)
         elif entry.workloads is not None:
             workload_pair = _pair(
                 entry.workloads, workload_rows.__getitem__, f"{path}.workloads", "the name of a workload"

@@ -168,10 +168,10 @@ def as_column(name: str, array: AnyArray, kind: str, count: int | None) -> AnyAr
     if kind == "i" and array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
         raise InvalidInput(name, f"{array.max()}", f"{words} below 2^63")
     with np.errstate(over="ignore"):  # a long double above the largest float becomes inf, refused later
-        column: AnyArray = array.astype(DTYPES[kind])
+        column: AnyArray = array.astype(DTYPES[kind])  # a copy: the caller's array stays the caller's
     if kind == "f":
         column = column + 0.0  # turns -0.0 into 0.0
-    return np.array(np.broadcast_to(column, column.shape if count is None else (count,)))
+    return column if count is None else np.ascontiguousarray(np.broadcast_to(column, (count,)))
 
 
 def _profiles(matrix: AnyArray, count: int, cluster: Cluster) -> tuple[RateTable, IntArray]:

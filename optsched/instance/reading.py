@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,12 +60,17 @@ def validate(model: type[Model], document: object, path: str = "", *, hints: typ
 
 def validate_chunks(model: type[Model], documents: Sequence[object], path: str) -> Iterator[tuple[int, list[Model]]]:
     """Check a long list piece by piece; yields (index of the first, models)."""
-    adapter = TypeAdapter(list[model])  # type: ignore[valid-type]
+    adapter = _list_of(model)
     for start in range(0, len(documents), CHUNK):
         try:
             yield start, adapter.validate_python(documents[start : start + CHUNK])
         except ValidationError as error:
             raise translate(error, path, model, offset=start) from None
+
+
+@cache
+def _list_of(model: type[Model]) -> TypeAdapter[list[Model]]:
+    return TypeAdapter(list[model])  # type: ignore[valid-type]
 
 
 def translate(error: ValidationError, path: str, model: type[BaseModel], offset: int | None = None) -> InvalidInput:
@@ -103,6 +109,9 @@ _EXPECTED = {
     "string_too_short": "a non-empty text",
     "string_unicode": "text in Unicode",
     "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "int_parsing": "a whole number",
+    "float_parsing": "a number",
     "dict_type": "an object",
     "model_type": "an object",
     "list_type": "a list",

@@ -10,6 +10,7 @@ from optsched.performance.protocol import (
     Prediction,
     Source,
 )
+from optsched.performance.sizes import PoolSizes
 
 CATALOGUE = {"table": "optsched.performance.table:TableModel"}
 """Models by name, loaded on demand."""
@@ -22,6 +23,7 @@ __all__ = [
     "ModelFactory",
     "Observations",
     "PerformanceModel",
+    "PoolSizes",
     "Prediction",
     "Source",
 ]

@@ -10,12 +10,12 @@ from optsched.arrays import IntArray
 from optsched.instance import Instance
 
 STRIDE = 2**40
-"""More than any count of GPUs: pools are told apart by multiples of it in one sorted array."""
+"""More than any count of GPUs: multiples of it keep the pools apart in one sorted array."""
 
 
 @dataclass(frozen=True)
 class PoolSizes:
-    """GPUs of the usable nodes of every pool.
+    """GPUs on the usable nodes of every pool.
 
     Attributes
     ----------
@@ -23,8 +23,8 @@ class PoolSizes:
         Usable GPUs.
     nodes : IntArray, shape (pools,)
         Usable nodes that have GPUs.
-    reach : IntArray
-        Pool after pool, GPUs on its 0, 1, 2, ... largest nodes, plus `STRIDE` times the pool's row.
+    reach : IntArray, shape (sum of nodes + 1,)
+        Pool by pool, the GPUs on its 0, 1, 2, ... largest nodes, plus the pool's row times `STRIDE`; increasing.
     start : IntArray, shape (pools,)
         Where each pool starts in ``reach``.
     """
@@ -37,5 +37,21 @@ class PoolSizes:
     @classmethod
     def of(cls, instance: Instance) -> PoolSizes:
         """The sizes at the instance's clock."""
-        reach = [np.trim_zeros(pool.reach(instance.now)[1:] , "b") for pool in instance.cluster.pools]
-        raise NotImplementedError
+        reaches = [pool.reach(instance.now) for pool in instance.cluster.pools]
+        reaches = [reach[: 1 + np.count_nonzero(np.diff(reach))] for reach in reaches]  # nodes without GPUs come last
+        nodes = np.array([len(reach) - 1 for reach in reaches], np.int64)
+        return cls(
+            gpus=np.array([reach[-1] for reach in reaches], np.int64),
+            nodes=nodes,
+            reach=np.concatenate([reach + row * STRIDE for row, reach in enumerate(reaches)]),
+            start=np.cumsum(nodes + 1) - nodes - 1,
+        )
+
+    def fewest_nodes(self, pool: IntArray, gpus: IntArray) -> IntArray:
+        """Fewest nodes that hold so many GPUs; one more than has GPUs where they don't fit, 0 without a pool."""
+        position = np.searchsorted(self.reach, pool * STRIDE + gpus) - self.start[pool]
+        return np.where(pool >= 0, position, 0)
+
+    def most_gpus(self, pool: IntArray, nodes: IntArray) -> IntArray:
+        """Most GPUs that so many nodes have; nodes beyond the pool's are not counted."""
+        return self.reach[self.start[pool] + np.minimum(nodes, self.nodes[pool])] - pool * STRIDE

@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import AnyArray, BoolArray, IntArray, find_sorted
+from optsched.arrays import IntArray, find_sorted, ranges
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.instance.reading import show
+from optsched.instance.reading import key, show
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG, RateTable
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import Feasibility, JobBatch, Observations, Prediction, Source
+from optsched.performance.sizes import PoolSizes
+
+STRIDE = 2**32
+"""More than any count of GPUs or nodes. Keys are (position in the level above) x `STRIDE` + count: no overflow."""
 
 
 class TableModel:
@@ -33,21 +37,33 @@ class TableModel:
 
     def __init__(self, rates: RateTable, instance: Instance) -> None:
         self.version = 0
-        self._rates = rates
+        self.sizes = PoolSizes.of(instance)
         pools = instance.cluster.pools
         rows = {place: row for row, place in enumerate(rates.places)}
         self._pool_place = np.array([rows.get(pool.name, -1) for pool in pools], np.int64)
         self._type_place = np.array([rows.get(pool.gpu, -1) for pool in pools], np.int64)
-        self._reach = [pool.reach(instance.now) for pool in pools]
+        self._places = len(rates.places)
+        profile = rates.profile
+        # Sorted keys, level by level: (profile, place), then its GPU counts, then the nodes spanned of each.
+        self._place_keys, owner = np.unique(profile * self._places + rates.place, return_inverse=True)
+        self._count_keys, owner = np.unique(owner * STRIDE + rates.gpus, return_inverse=True)
+        spread_keys = owner * STRIDE + rates.nodes
+        order = np.argsort(spread_keys)
+        self._spread_keys, self._rate = spread_keys[order], rates.rate[order]
+        counted = rates.gpus != OWN_GANG
+        self._profile_counts = np.unique(profile[counted] * STRIDE + rates.gpus[counted])
 
     @classmethod
     def from_instance(cls, instance: Instance, options: Mapping[str, Any]) -> TableModel:
         """The model of the instance's own rate table; takes no options."""
         if options:
-            key = next(iter(options))
-            raise InvalidInput(f"performance.{key}", show(options[key]), "no option, as the table model has none")
-        refuse_plain_numbers(instance)
-        return cls(instance.rates, instance)
+            name = next(iter(options))
+            raise InvalidInput(
+                f"performance.{key(name)}", show(options[name]), "no option, as the table model has none"
+            )
+        model = cls(instance.rates, instance)
+        model._refuse_plain_numbers(instance)
+        return model
 
     def observe(self, observations: Observations) -> set[int]:
         """A table does not learn."""
@@ -69,7 +85,7 @@ class TableModel:
         entry = self._find(jobs, job, pool, gpus, nodes)
         found = entry >= 0
         rate = np.zeros(len(job))
-        rate[found] = self._rates.rate[entry[found]]
+        rate[found] = self._rate[entry[found]]
         feasible = np.full(len(job), Feasibility.NO_RATE, np.uint8)
         feasible[found] = np.where(rate[found] > 0, Feasibility.OK, Feasibility.ZERO_RATE)
         return Prediction(
@@ -80,90 +96,72 @@ class TableModel:
         )
 
     def _find(self, jobs: JobBatch, job: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray) -> IntArray:
-        """Entry of the rate table for each (job, pool, gpus, nodes), or -1."""
-        table = self._rates
-        places = len(table.places)
-        counts = int(max(table.gpus.max(initial=0), gpus.max(initial=0))) + 1
-        spreads = int(max(table.nodes.max(initial=0), nodes.max(initial=0))) + 1
-
-        def key(profile: AnyArray, place: AnyArray, gpus: AnyArray | int, nodes: AnyArray | int) -> IntArray:
-            return np.asarray(((profile * places + place) * counts + gpus) * spreads + nodes, np.int64)
-
-        keys = key(table.profile, table.place, table.gpus, table.nodes)
-        order = np.argsort(keys)
-        keys = keys[order]
-
-        profile = jobs.profile[job]
-        known = (profile >= 0) & (pool >= 0)
-        place = self._place(profile, pool)
-        known &= place >= 0
-
-        def find(gpus: AnyArray | int, nodes: AnyArray | int, where: BoolArray) -> IntArray:
-            position = find_sorted(keys, key(profile, place, gpus, nodes))
-            return np.where(where & (position >= 0), order[position], -1)
-
+        """Entry for each (job, pool, gpus, nodes), in the order of the sorted keys, or -1."""
+        place = self._find_place(jobs.profile[job], pool)
+        place = np.where((gpus > 0) & (nodes > 0), place, -1)  # 0 is a mark in the table: OWN_GANG, ANY_SPREAD
+        count = _find_below(self._count_keys, place, gpus)
         fewest = nodes == self.fewest_nodes(pool, gpus)
+        entry = _find_below(self._spread_keys, count, nodes)
+        entry = np.where((entry < 0) & fewest, _find_below(self._spread_keys, count, ANY_SPREAD), entry)
         plain_count = np.where(jobs.own, jobs.gang, 1)[job]
-        entry = find(gpus, nodes, known)
-        entry = np.where(entry >= 0, entry, find(gpus, ANY_SPREAD, known & fewest))
-        return np.where(entry >= 0, entry, find(OWN_GANG, ANY_SPREAD, known & fewest & (gpus == plain_count)))
+        plain = _find_below(self._spread_keys, _find_below(self._count_keys, place, OWN_GANG), ANY_SPREAD)
+        return np.where((entry < 0) & fewest & (gpus == plain_count), plain, entry)
 
-    def _place(self, profile: IntArray, pool: IntArray) -> IntArray:
-        """Place that speaks for (profile, pool): the pool if the profile names it, else its GPU type."""
-        table, places = self._rates, len(self._rates.places)
-        named = np.unique(table.profile * places + table.place)
-        by_pool = self._pool_place[pool]
-        has_pool = (by_pool >= 0) & (find_sorted(named, profile * places + by_pool) >= 0)
-        return np.where(has_pool, by_pool, self._type_place[pool])
+    def _find_place(self, profile: IntArray, pool: IntArray) -> IntArray:
+        """Position of the (profile, place) that speaks for a profile in a pool: the pool's, else its GPU type's."""
+        by_pool, by_type = (self._find_in(profile, place[pool]) for place in (self._pool_place, self._type_place))
+        return np.where(pool < 0, -1, np.where(by_pool >= 0, by_pool, by_type))
+
+    def _find_in(self, profile: IntArray, place: IntArray) -> IntArray:
+        position = find_sorted(self._place_keys, profile * self._places + place)
+        return np.where((profile >= 0) & (place >= 0), position, -1)
 
     def fewest_nodes(self, pool: IntArray, gpus: IntArray) -> IntArray:
         """Fewest nodes that hold so many GPUs; one more than the pool has where they don't fit."""
-        fewest = np.zeros(len(pool), np.int64)
-        for row, reach in enumerate(self._reach):
-            here = pool == row
-            fewest[here] = np.searchsorted(reach, gpus[here])
-        return fewest
+        return self.sizes.fewest_nodes(pool, gpus)
+
+    def listed_counts(self, profile: IntArray, low: IntArray, high: IntArray) -> tuple[IntArray, IntArray]:
+        """GPU counts in (low, high] that the profiles list for any place: (rows of the profiles given, counts)."""
+        first = np.searchsorted(self._profile_counts, profile * STRIDE + low, "right")
+        length = np.searchsorted(self._profile_counts, profile * STRIDE + high, "right") - first
+        rows = np.repeat(np.arange(len(profile), dtype=np.int64), length)
+        return rows, self._profile_counts[ranges(first, length)] % STRIDE
 
     def listed_spreads(
         self, jobs: JobBatch, job: IntArray, pool: IntArray, gpus: IntArray
     ) -> tuple[IntArray, IntArray]:
-        """Spreads that the table lists beside the fewest nodes: (rows of the edges given, nodes spanned)."""
-        table = self._rates
-        listed = np.flatnonzero(table.nodes != ANY_SPREAD)
-        if len(listed) == 0:
-            empty = np.zeros(0, np.int64)
-            return empty, empty
-        places, counts = len(table.places), int(max(table.gpus.max(initial=0), gpus.max(initial=0))) + 1
-        keys = (table.profile[listed] * places + table.place[listed]) * counts + table.gpus[listed]
-        order = np.argsort(keys, kind="stable")
-        keys, nodes = keys[order], table.nodes[listed][order]
-        profile, place = jobs.profile[job], self._place(jobs.profile[job], pool)
-        wanted = np.where((profile >= 0) & (place >= 0), (profile * places + place) * counts + gpus, -1)
-        first, last = np.searchsorted(keys, wanted, "left"), np.searchsorted(keys, wanted, "right")
-        length = (last - first).astype(np.int64)
+        """Spreads that the table lists by nodes spanned: (rows of the edges given, nodes spanned)."""
+        count = _find_below(self._count_keys, self._find_place(jobs.profile[job], pool), gpus)
+        first = np.searchsorted(self._spread_keys, count * STRIDE + ANY_SPREAD, "right")
+        length = np.searchsorted(self._spread_keys, (count + 1) * STRIDE) - first
         rows = np.repeat(np.arange(len(job), dtype=np.int64), length)
-        offset = np.repeat(first - np.concatenate(([0], np.cumsum(length)[:-1])), length)
-        return rows, nodes[offset + np.arange(len(rows))]
+        return rows, self._spread_keys[ranges(first, length)] % STRIDE
 
-
-def refuse_plain_numbers(instance: Instance) -> None:
-    """A plain number of a workload is its rate on 1 GPU: refused where a larger gang would have to use it."""
-    table, rates = instance.jobs_table, instance.rates
-    workload_rates = np.array([*(workload.rates for workload in instance.workloads), -1], np.int64)
-    profile = workload_rates[table.workload]
-    uses_workload = (table.rates < 0) & (table.options < 0) & (profile >= 0)
-    plain = np.zeros(len(rates) + 1, bool)
-    plain[rates.profile[rates.gpus == OWN_GANG]] = True
-    wrong = np.flatnonzero(uses_workload & plain[profile] & (table.gpus_min > 1))
-    if len(wrong):
-        job = int(wrong[0])
+    def _refuse_plain_numbers(self, instance: Instance) -> None:
+        """A plain number of a workload is its rate on 1 GPU: refused where a larger gang would have to use it."""
+        table, pools = instance.jobs_table, len(instance.cluster.pools)
+        profiles = np.array([*(workload.rates for workload in instance.workloads), -1], np.int64)
+        place = self._find_place(np.repeat(profiles, pools), np.tile(np.arange(pools), len(profiles)))
+        plain = np.reshape(_find_below(self._count_keys, place, OWN_GANG) >= 0, (-1, pools))
+        lowest = np.array([*(counts[0] for counts in table.level_lists), 0], np.int64)[table.levels]
+        smallest = np.maximum(table.gpus_min, lowest)
+        from_workload = (table.rates < 0) & (table.options < 0)
+        wrong = np.flatnonzero(from_workload & np.logical_or.reduce(plain, axis=1)[table.workload] & (smallest > 1))
+        if len(wrong) == 0:
+            return
+        job, gang = int(wrong[0]), int(smallest[wrong[0]])
         workload = instance.workloads[table.workload[job]]
-        document = rates.document(workload.rates)
-        place = next(place for place, value in document.items() if isinstance(value, float))
-        gang = int(table.gpus_min[job])
+        pool = instance.cluster.pools[int(np.flatnonzero(plain[table.workload[job]])[0])]
+        document = instance.rates.document(workload.rates)
+        where = pool.name if pool.name in document else pool.gpu
         raise InvalidInput(
-            f"workloads.{workload.name}.throughput.{place}",
-            f"the plain number {document[place]:g} (the rate on 1 GPU), which job {show(table.names[job])} would need "
+            f"workloads.{key(workload.name)}.throughput.{key(where)}",
+            f"the plain number {document[where]:g} (the rate on 1 GPU), which job {show(table.names[job])} would need "
             f"for {gang} GPUs",
-            f'rates by GPU count such as {{"1": {document[place]:g}, "{gang}": ...}}',
+            f'rates by GPU count such as {{"1": {document[where]:g}, "{gang}": ...}}',
         )
+
+
+def _find_below(keys: IntArray, above: IntArray, count: IntArray | int) -> IntArray:
+    """Position of the key of a count below each position of the level above; -1 where there is none."""
+    return np.where(above >= 0, find_sorted(keys, above * STRIDE + count), -1)

@@ -43,6 +43,10 @@ class Total:
             return np.ones_like(level)
         return 1.0 / level if self.function == "log" else level ** (self.exponent - 1.0)
 
+    def level(self, slope: FloatArray) -> FloatArray:
+        """Where f has these slopes, elementwise; f is not linear."""
+        return 1.0 / slope if self.function == "log" else slope ** (1.0 / (self.exponent - 1.0))
+
     def value(self, level: FloatArray) -> FloatArray:
         """f(level), elementwise."""
         if self.function == "linear":
@@ -136,6 +140,8 @@ class AllocationProgram:
 
     def complete(self, x: FloatArray) -> FloatArray:
         """The point of the linear program that an allocation stands for: auxiliary columns recomputed from x."""
+        if self.concave:
+            return np.append(x, self.level(x))
         return x if isinstance(self.utility, Total) else np.append(x, self.value(x))
 
     def repaired(self, x: FloatArray) -> FloatArray:
@@ -155,21 +161,44 @@ class AllocationProgram:
                 x = x * smallest
         return np.floor(x + 1e-9) if self.integral else x
 
-    def tangent(self, x: FloatArray) -> LinearProgram:
-        """The linear program with the total utility replaced by its tangent at x.
+    @property
+    def concave(self) -> bool:
+        """Whether the utility is a total of a function that is not linear."""
+        return isinstance(self.utility, Total) and self.utility.function != "linear"
 
-        f is concave, so f(v) <= f(v0) + f'(v0) (v - v0) for all v: any bound on this program is a bound on the
-        allocation program, which is how prices certify a concave utility without the solver that found them.
+    def feasible_set(self) -> LinearProgram:
+        """Time, capacity and side rows, without an objective."""
+        return self._rows()[0]
+
+    def tangent(self, x: FloatArray, duals: FloatArray | None = None) -> LinearProgram:
+        """The linear program with a concave utility replaced by its tangent at x, or near x where the duals say.
+
+            maximise  sum_k n_k w_k (f(v_k) + f'(v_k) (l_k - v_k))   s.t.  levels @ x >= n l   (levels),  the other rows
+
+        f is concave, so the tangents at any levels v lie above it: a bound on this program is a bound on the allocation
+        program, which is how prices certify a concave utility without the solver that found them. ``duals`` are those
+        of its rows, and v is where f' agrees with them: a point whose objective is right to 1e-9 may be wrong by 1e-5
+        in its levels, as the objective is flat there, and then tangents at x leave a gap of 1e-5.
         """
-        if not isinstance(self.utility, Total):
+        utility, C = self.utility, self.classes
+        if not isinstance(utility, Total) or not self.concave:
             return self.to_linear()
-        level = np.maximum(self.level(x), np.finfo(float).tiny)
-        slope, size = self.utility.slope(level), self.classes.count * self.utility.weight
+        v = np.maximum(self.level(x), np.finfo(float).tiny)
+        if duals is not None:
+            slope = -duals[len(duals) - len(C) :] / utility.weight  # the levels are the last rows
+            v = np.where(slope > 0, utility.level(np.where(slope > 0, slope, 1.0)), v)
         lp, variables = self._rows()
-        cost = (size * slope / self.classes.count)[np.newaxis, :]
-        constant = float(size @ (self.utility.value(level) - slope * level))
-        lp.maximise((sp.csr_matrix(cost) @ self.levels) @ variables["x"] + constant)
+        level = lp.variables(len(C), name="level", implied=(0.0, self.highest_level))
+        lp.constrain(self.levels @ variables["x"] - sp.diags_array(C.count) @ level >= 0.0, name="levels")
+        slope, size = utility.slope(v), C.count * utility.weight
+        lp.maximise((size * slope)[np.newaxis, :] @ level + float(size @ (utility.value(v) - slope * v)))
         return lp
+
+    def tangent_duals(self, linear: FloatArray, cones: FloatArray) -> FloatArray:
+        """Duals of the rows of `tangent` from those of the linear rows and the multipliers of the cones."""
+        assert isinstance(self.utility, Total)
+        place = 2 if self.utility.function == "log" else 0 if self.utility.exponent > 0 else 1
+        return np.concatenate([linear, -cones.reshape(-1, 3)[:, place] / self.classes.count])
 
     def _rows(self) -> tuple[LinearProgram, dict[str, Variables]]:
         """x with its time, capacity and side rows; no objective."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -102,9 +103,13 @@ class Findings:
         """Compare numbers up to rounding; null is equal to null alone."""
         if found is None or expected is None:
             return self.same(path, found, expected, why)
-        holds = abs(found - expected) <= max(relative * max(abs(found), abs(expected)), absolute)
+        try:
+            allowed = max(relative * max(abs(found), abs(expected)), absolute)
+            holds = math.isfinite(found) and abs(found - expected) <= allowed
+        except OverflowError:  # an integer beyond every float
+            holds = False
         if not holds:
-            self.add(path, f"found {found!r}, expected {expected!r}" + (f": {why}" if why else ""))
+            self.add(path, f"found {show(found)}, expected {show(expected)}" + (f": {why}" if why else ""))
         return holds
 
     def alike(self, path: str, found: Any, expected: Any, why: str = "", *, absolute: float = 0.0) -> None:

@@ -12,12 +12,13 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.instance.reading import join, listed, show
+from optsched.solution import Allocation
 from optsched.solution.certificate import FEASIBILITY
 from optsched.solution.document import AllocationRow
 from optsched.verify.findings import RELATIVE, Findings
 from optsched.verify.subject import Subject
 
-ROWS_TOLD = 8
+ROWS_TOLD = 50
 """Rows of one job that are named where their sum is wrong."""
 
 ALONE = -1
@@ -72,7 +73,7 @@ class AllocationRows:
 
     def of_job(self, job: int) -> list[int]:
         """Rows in which a job takes part."""
-        return np.flatnonzero((self.job == job) | (self.partner == job)).tolist()  # type: ignore[no-any-return]
+        return np.flatnonzero((self.job == job) | (self.partner == job)).tolist()
 
     def blame(self, job: int, message: str, findings: Findings) -> None:
         """A finding at every row of a job, or at the allocation if there is none."""
@@ -166,7 +167,7 @@ class Resolver:
             ("attributes", row.attributes), ("option", row.option),
         ):  # fmt: skip
             there = [self._value(name, column) for column in left.tolist()]
-            keep = [_text(value) == _text(found) for value in there]
+            keep = [value == found for value in there]
             if not any(keep):
                 known = list(dict.fromkeys(map(show, there)))
                 told = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
@@ -194,8 +195,8 @@ FIELDS = ("pool", "gpus", "nodes", "share", "attributes")
 
 
 def _text(value: object) -> str:
-    """Plain data as text, so that equal data are equal texts: 1 and 1.0 are, in a field that holds numbers."""
-    return json.dumps(float(value) if isinstance(value, int) else value, sort_keys=True)
+    """Plain data as a text that can be a key."""
+    return json.dumps(value, sort_keys=True)
 
 
 def resolve_rows(subject: Subject, findings: Findings) -> AllocationRows | None:
@@ -241,18 +242,24 @@ def check_throughput(rows: AllocationRows, throughput: dict[str, float], finding
             rows.blame(job, f"the rows of job {name} give {total:.12g} steps/s, {path} says otherwise", findings)
 
 
-def check_shares(rows: AllocationRows, integral: bool, findings: Findings) -> None:
-    """Jobs of a class share as `expand` lets them: what the program says of the class then holds for each job."""
-    from optsched.solution import Allocation
+def check_shares(rows: AllocationRows, integral: bool, findings: Findings) -> Allocation | None:
+    """Jobs of a class share as `expand` lets them: what the program says of the class then holds for each job.
 
+    Returns the allocation that the class totals stand for, None where no allocation has such totals.
+    """
+    if not check_time(rows, findings):
+        return None
     if integral:
         broken = np.flatnonzero((rows.fraction != 0) & (rows.fraction != 1)).tolist()
         for row in broken:
-            findings.add(f"allocation[{row}].fraction", f"found {rows.fraction[row]!r}, expected 0 or 1: jobs are whole")
+            findings.add(
+                f"allocation[{row}].fraction", f"found {rows.fraction[row]!r}, expected 0 or 1: jobs are whole"
+            )
         if broken:
-            return
-    expected = Allocation(rows.classes, rows.x, integral).rows
-    compare_rows(rows, expected, "jobs that are alike share equally", RELATIVE, 0.0, findings)
+            return None
+    allocation = Allocation(rows.classes, rows.x, integral)
+    compare_rows(rows, allocation.rows, "jobs that are alike share equally", RELATIVE, 0.0, findings)
+    return allocation
 
 
 def compare_rows(

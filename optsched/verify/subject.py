@@ -10,13 +10,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from optsched.assembly import compile, make_constraint
+from optsched.assembly import compile, own_constraints
 from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible, SideConstraint
 from optsched.instance import Instance
-from optsched.instance.reading import show, translate
+from optsched.instance.reading import join, show, translate
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram
 from optsched.registry import load_constraint, load_formulation, load_solver
@@ -83,7 +83,9 @@ def rebuild(
         if subject.closed_form:
             _ = subject.closed  # may refuse as well: a rule takes no side constraints
     except UsageError as error:
-        findings.add("constraints" if formulation.sense == "rule" and formulation.constraints else "options", str(error))
+        findings.add(
+            "constraints" if formulation.sense == "rule" and formulation.constraints else "options", str(error)
+        )
         return None
     return subject
 
@@ -115,14 +117,15 @@ def _formulation(document: SolutionDocument, instance: Instance, findings: Findi
 
 
 def _options(
-    owner: type[Formulation] | type[SideConstraint], given: Mapping[str, Any], path: str, findings: Findings
+    owner: type[Formulation | SideConstraint], given: Mapping[str, Any], path: str, findings: Findings
 ) -> FormulationOptions | None:
     """Options as they stand in the file, which must be all of them, with their values as they are used."""
     try:
         options = owner.Options.model_validate(dict(given))
     except ValidationError as error:
         told = translate(error, path, owner.Options)
-        findings.add(told.path, f"found {told.found}, expected {told.expected}")
+        where = join(path, error.errors()[0]["loc"][:1])  # further parts may be branches of a union
+        findings.add(where, f"found {told.found}, expected {told.expected}")
         return None
     findings.alike(path, given, _as_written(options.model_dump()))
     return options
@@ -144,8 +147,8 @@ def _constraint(given: Mapping[str, Any], path: str, findings: Findings) -> Side
 
 def _check_own_constraints(document: SolutionDocument, instance: Instance, findings: Findings) -> None:
     """The constraints of the instance come first and cannot be left out."""
-    for index, item in enumerate(instance.constraints):
-        own = _as_written(make_constraint(item).document())
+    for index, constraint in enumerate(own_constraints(instance)):
+        own = _as_written(constraint.document())
         found = document.constraints[index] if index < len(document.constraints) else None
         findings.same(f"constraints[{index}]", found, own, "the instance asks for this constraint")
 

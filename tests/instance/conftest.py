@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,27 +13,32 @@ from optsched.errors import InvalidInput
 from optsched.instance import Instance, read_instance
 
 HERE = Path(__file__).parent
-DOCUMENTS = {name: json.loads((HERE / f"{name}.json").read_text()) for name in ("two-types", "everything")}
+TEXTS = {name: (HERE / f"{name}.json").read_text() for name in ("two-types", "everything")}
 
 Document = dict[str, Any]
+
+
+def parsed(name: str) -> Document:
+    document: Document = json.loads(TEXTS[name])
+    return document
 
 
 @pytest.fixture
 def two_types() -> Document:
     """The example of the format's description."""
-    return copy.deepcopy(DOCUMENTS["two-types"])
+    return parsed("two-types")
 
 
 @pytest.fixture
 def everything() -> Document:
     """A document that uses every key of the format."""
-    return copy.deepcopy(DOCUMENTS["everything"])
+    return parsed("everything")
 
 
-@pytest.fixture(params=DOCUMENTS)
+@pytest.fixture(params=TEXTS)
 def document(request: pytest.FixtureRequest) -> Document:
     """Each of the two in turn."""
-    return copy.deepcopy(DOCUMENTS[request.param])
+    return parsed(request.param)
 
 
 @pytest.fixture

@@ -483,7 +483,7 @@ COLOCATION = [
     ("colocation.1.pool", "p100", 'found "p100", expected one of the pools v100, k80'),
     ("colocation.1.pool", ..., "found nothing, expected this key"),
     ("colocation.1.gpus", 0, "found 0, expected a number of at least 1"),
-    ("colocation.1.gpus", 2, 'found 2, expected the gang of job "a", 1'),
+    ("colocation.1.gpus", 2, 'found 2, expected a count that job "a" may have, 1'),
     ("colocation.1.nodes", 2, "found 2, expected at most the entry's 1 GPUs"),
     ("colocation.1.throughput", ..., "found nothing, expected this key"),
     ("colocation.1.throughput", [1], "colocation[1].throughput[1]: found nothing, expected an entry"),
@@ -603,6 +603,14 @@ def test_late_chunk_has_the_number_in_the_file(two_types: Document, refusal: Ref
     assert refusal(two_types) == 'jobs[8500].id: found "x3" a second time, expected ids that differ'
 
 
+def test_colocated_jobs_can_have_the_count(two_types: Document, edit: Edit, refusal: Refusal) -> None:
+    edit(two_types, "jobs.0", {"id": "a", "gpus": {"min": 1, "max": 5}, "throughput": {}})
+    Instance.from_document(edit(two_types, "colocation.1.gpus", 4))
+    message = 'colocation[1].gpus: found {}, expected a count that job "{}" may have, {}'
+    assert refusal(edit(two_types, "colocation.1.gpus", 3)) == message.format(3, "b", "[1, 2, 4, 8]")
+    assert refusal(edit(two_types, "colocation.1.gpus", 8)) == message.format(8, "a", "1 to 5")
+
+
 def test_cycle_over_several_jobs(two_types: Document, refusal: Refusal) -> None:
     def chain(length: int) -> list[Document]:
         ids = [f"c{i}" for i in range(length)]
@@ -672,23 +680,22 @@ AWKWARD = [
 
 
 @pytest.mark.parametrize("name", AWKWARD, ids=lambda name: ascii(name[:12]))
-@pytest.mark.parametrize("path", OBJECTS)
-def test_awkward_keys(two_types: Document, edit: Edit, refusal: Refusal, path: str, name: str) -> None:
-    two_types["throughputs"] = {}
-    place: Any = two_types
-    for part in path.split(".") if path else []:
-        place = place[int(part)] if isinstance(place, list) else place[part]
-    place[name] = -1
-    refusal(two_types)  # checks the length and the single line
+def test_awkward_keys(two_types: Document, edit: Edit, refusal: Refusal, name: str) -> None:
+    for path in OBJECTS:
+        document = copy.deepcopy(two_types | {"throughputs": {}})
+        place: Any = document
+        for part in path.split(".") if path else []:
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        place[name] = -1
+        refusal(document)  # checks the length and the single line
 
 
 @pytest.mark.parametrize("name", AWKWARD, ids=lambda name: ascii(name[:12]))
-@pytest.mark.parametrize(
-    "path", ["jobs.0.tenant", "jobs.0.running.pool", "jobs.0.after.0", "colocation.0.pool", "colocation.1.jobs.0"]
-)
-def test_awkward_names(two_types: Document, edit: Edit, refusal: Refusal, path: str, name: str) -> None:
+def test_awkward_names(two_types: Document, edit: Edit, refusal: Refusal, name: str) -> None:
     two_types["jobs"][0] |= {"running": {"pool": "v100", "gpus": ["v100-0/0"]}, "after": ["b"]}
-    refusal(edit(two_types, path, name))
+    for path in ("jobs.0.tenant", "jobs.0.running.pool", "jobs.0.after.0", "colocation.0.pool", "colocation.1.jobs.0"):
+        message = refusal(edit(copy.deepcopy(two_types), path, name))
+        assert message.startswith(full(path, "found "))
 
 
 def test_many_names_are_cut(two_types: Document, edit: Edit, refusal: Refusal) -> None:

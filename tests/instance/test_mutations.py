@@ -10,7 +10,7 @@ import io
 import json
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -84,30 +84,35 @@ ODD = [
 ODD_TOO = [*PLAIN, *ODD]
 
 
-def places(value: Any) -> Iterator[tuple[Any, Any]]:
+def places(value: Any) -> list[tuple[Any, Any]]:
     """(container, key) of everything inside."""
-    if isinstance(value, dict | list):
-        for key in list(value) if isinstance(value, dict) else range(len(value)):
-            yield value, key
-            yield from places(value[key])
+    found: list[tuple[Any, Any]] = []
+    waiting = [value]
+    while waiting:
+        container = waiting.pop()
+        for key, item in container.items() if isinstance(container, dict) else enumerate(container):
+            found.append((container, key))
+            if isinstance(item, dict | list):
+                waiting.append(item)
+    return found
 
 
 def replacement(value: Any, rng: random.Random, values: list[Any]) -> Any:
     """Half of the time something of the same kind, which often still makes sense."""
     if rng.random() < 0.5:
-        return copy.copy(rng.choice(values))
+        return copy.deepcopy(rng.choice(values))
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):
         return rng.choice([0, 1, 2, 3, 4, 8, 0.5, 2.5, 100])
     if isinstance(value, str):
         return rng.choice(TEXTS)
-    return None if value else rng.choice(CONTAINERS)
+    return None if value else copy.deepcopy(rng.choice(CONTAINERS))
 
 
 def mutate(document: Document, rng: random.Random, values: list[Any]) -> None:
     """One structural change somewhere, in place."""
-    spots = list(places(document))
+    spots = places(document)
     container, key = rng.choice(spots)
     other, at = rng.choice(spots)
     change = rng.randrange(8)
@@ -151,15 +156,15 @@ def check_writing(instance: Instance, kind: str) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_damaged_documents(document: Document, seed: int) -> None:
     rng = random.Random(seed)
-    loaded = 0
-    for number in range(120):
-        damaged = copy.deepcopy(document)
-        for _ in range(rng.choice([1, 1, 2, 4])):
+    loaded, text = 0, json.dumps(document)
+    for number in range(100):
+        damaged = json.loads(text)
+        for _ in range(rng.choice([1, 1, 1, 2, 3])):
             mutate(damaged, rng, ODD_TOO)
         instance = load(functools.partial(Instance.from_document, damaged))
         if instance is not None:
             loaded += 1
-            check_writing(instance, "yaml" if number % 12 == 0 else "npz" if number % 3 == 0 else "json")
+            check_writing(instance, "yaml" if number % 25 == 0 else "npz" if number % 4 == 1 else "json")
     assert 5 < loaded < 100
 
 
@@ -178,7 +183,7 @@ def test_damaged_text(document: Document, kind: str) -> None:
         "&a ",
     ]
     parse = parse_json if kind == "json" else parse_yaml
-    for _ in range(300):
+    for _ in range(150):
         damaged = text
         for _ in range(rng.choice([1, 1, 3])):
             start = rng.randrange(len(damaged))
@@ -197,7 +202,7 @@ def test_damaged_npz(everything: Document) -> None:
     header = json.loads(good["header"].tobytes())
     dtypes = ["i1", "u8", "f4", "f8", "?", "U3", "S1", "M8[s]", "c8", ">i4"]
     loaded = 0
-    for _ in range(300):
+    for _ in range(200):
         arrays = dict(good)
         if rng.random() < 0.5:
             damaged = copy.deepcopy(header)
@@ -212,7 +217,8 @@ def test_damaged_npz(everything: Document) -> None:
             elif change == 1 and array.dtype == np.float64:
                 array[rng.randrange(len(array))] = rng.choice([math.nan, math.inf, -1.0, -math.inf])
             elif change == 2:
-                array = array.astype(rng.choice(dtypes))
+                with np.errstate(invalid="ignore"):
+                    array = array.astype(rng.choice(dtypes))
             elif change == 3:
                 array = rng.choice([array[:-1], array[None], array[0], np.repeat(array, 2), array[:0]])
             else:
@@ -224,4 +230,4 @@ def test_damaged_npz(everything: Document) -> None:
         if instance is not None:
             loaded += 1
             check_writing(instance, rng.choice(["json", "npz"]))
-    assert 10 < loaded < 250
+    assert 10 < loaded < 180

@@ -7,6 +7,7 @@ import json
 import random
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,15 +23,20 @@ Arrays = dict[str, AnyArray]
 UNREADABLE = r"^found an npz file that can't be read \("
 
 
-@pytest.fixture
-def instance(everything: Document) -> Instance:
-    return Instance.from_document(everything)
+@pytest.fixture(scope="module")
+def instance() -> Instance:
+    return Instance.from_document(json.loads((Path(__file__).parent / "everything.json").read_text()))
 
 
-@pytest.fixture
-def arrays(instance: Instance) -> Arrays:
+@pytest.fixture(scope="module")
+def written(instance: Instance) -> Arrays:
     with np.load(io.BytesIO(instance_bytes(instance, "npz"))) as archive:
         return dict(archive)
+
+
+@pytest.fixture
+def arrays(written: Arrays) -> Arrays:
+    return {name: array.copy() for name, array in written.items()}
 
 
 @pytest.fixture
@@ -103,7 +109,7 @@ def test_any_flipped_byte_is_noticed_or_harmless(instance: Instance) -> None:
     data = instance_bytes(instance, "npz")
     rng = random.Random(1)
     refusals = 0
-    for place in rng.sample(range(len(data)), 400):
+    for place in rng.sample(range(len(data)), 300):
         broken = bytearray(data)
         broken[place] ^= 1 << rng.randrange(8)
         try:
@@ -112,7 +118,7 @@ def test_any_flipped_byte_is_noticed_or_harmless(instance: Instance) -> None:
             refusals += 1
             assert len(str(error)) < 300
             assert str(error).isprintable()
-    assert refusals > 200
+    assert refusals > 150
 
 
 VALUES = [  # (array, row, value, message)
@@ -189,12 +195,10 @@ def test_wrong_shape(arrays: Arrays, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*NAMES, *RATES, "header", "names"])
-@pytest.mark.parametrize(
-    "dtype", ["U8", "S8", "M8[s]", "m8[s]", "c16", [("x", "i4")]], ids=lambda dtype: str(np.dtype(dtype))
-)
-def test_wrong_type(arrays: Arrays, name: str, dtype: Any) -> None:
-    message = refused(arrays | {name: np.zeros(len(arrays[name]), dtype)})
-    assert message.startswith(f"{name}: found an array of ")
+def test_wrong_type(arrays: Arrays, name: str) -> None:
+    for dtype in ("U8", "S8", "M8[s]", "m8[s]", "c16", [("x", "i4")]):
+        message = refused(arrays | {name: np.zeros(len(arrays[name]), dtype)})
+        assert message.startswith(f"{name}: found an array of ")
 
 
 @pytest.mark.parametrize("name", NAMES)

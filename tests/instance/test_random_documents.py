@@ -14,7 +14,7 @@ from optsched.instance.reading import parse_json
 from optsched.instance.yaml_text import parse_yaml
 
 Document = dict[str, Any]
-QUICK = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 names = st.text(min_size=1, max_size=4)
 numbers = st.floats(0, 1e300) | st.integers(0, 10**6)
@@ -155,7 +155,7 @@ def test_json_and_npz(document: Document) -> None:
     assert instance_bytes(from_npz(data), "npz") == data
 
 
-@settings(QUICK, max_examples=25)
+@settings(QUICK, max_examples=20)
 @given(documents())
 def test_yaml(document: Document) -> None:
     instance = Instance.from_document(document)

@@ -126,7 +126,7 @@ def merge_bomb(levels: int, width: int = 10) -> str:
     [
         bomb(9),
         bomb(100),
-        bomb(2000, 2),
+        bomb(500, 2),
         merge_bomb(9),
         merge_bomb(30, 2),
         bomb(190, 1) + "\nb: [*a190, *a190]" + "\nc: " + "[" * 30 + "*a190" + "]" * 30,
@@ -143,7 +143,7 @@ def test_malicious_aliases(either_loader: None, text: str) -> None:
         parse_yaml(text, "instance")
 
 
-@pytest.mark.parametrize("text", ["[" * 10**4, "- " * 10**4, "{a: " * 10**4, "[" * 250 + "]" * 250])
+@pytest.mark.parametrize("text", ["[" * 1000, "- " * 1000, "{a: " * 1000, "[" * 250 + "]" * 250])
 def test_malicious_nesting(either_loader: None, text: str) -> None:
     with pytest.raises(InvalidInput, match=r"^found text that is not YAML \(more than 200 levels of nesting\)"):
         parse_yaml(text, "instance")

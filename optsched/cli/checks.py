@@ -1,0 +1,194 @@
+"""What ``optsched doctor`` looks at."""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from optsched.cli.shell import one_line
+
+TOLD_TOO = ("rich", "typer")
+PATIENCE = 60.0
+"""Seconds for the import of two packages."""
+
+IMPORTS = """
+import {first}
+import {second}
+import highspy
+from ortools.linear_solver import pywraplp
+from ortools.sat.python import cp_model
+highs = highspy.Highs()
+highs.setOptionValue("output_flag", False)
+x = highs.addVariable(0, 4)
+highs.maximize(x)
+assert abs(highs.getObjectiveValue() - 4) < 1e-9, "HiGHS got another optimum"
+model = cp_model.CpModel()
+y = model.new_int_var(0, 4, "y")
+model.maximize(y)
+solver = cp_model.CpSolver()
+assert solver.solve(model) == cp_model.OPTIMAL and solver.value(y) == 4, "CP-SAT got another optimum"
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    words: str
+
+
+def requirements() -> dict[str, str]:
+    """Version limits of the packages that optsched needs, as its metadata has them."""
+    from importlib.metadata import requires
+
+    found = {}
+    for text in requires("optsched") or ():
+        match = re.match(r"([A-Za-z0-9_.-]+)\s*([^;]*)", text)
+        if match and "extra ==" not in text:
+            found[match[1].lower()] = match[2].replace(" ", "")
+    return found
+
+
+def versions_here() -> dict[str, str | None]:
+    """Versions of Python, optsched and the packages it needs; None where one is missing."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from optsched import __version__
+
+    system = f"{platform.system()} {platform.machine()}"
+    found: dict[str, str | None] = {"python": f"{platform.python_version()} ({system})", "optsched": __version__}
+    for name in sorted({*requirements(), *TOLD_TOO}):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def all_checks() -> Iterator[Check]:
+    """Every check, one after the other; the slow ones run beside the others."""
+    imports = [(order, _start_import(*order)) for order in (("highspy", "ortools"), ("ortools", "highspy"))]
+    yield check_requirements(versions_here(), requirements())
+    yield from check_entry_points()
+    yield from check_solvers()
+    for (first, second), process in imports:
+        yield _finish_import(f"import {first}, {second}", process)
+
+
+def check_requirements(versions: dict[str, str | None], limits: dict[str, str]) -> Check:
+    """Whether every package is there in a version within its limits."""
+    wrong = []
+    for name, limit in limits.items():
+        found = versions.get(name)
+        if found is None:
+            wrong.append(f"{name} is missing, expected {limit or 'any version'}")
+        elif not within(found, limit):
+            wrong.append(f"{name} is {found}, expected {limit}")
+    return Check("requirements", not wrong, "; ".join(wrong) or f"{len(limits)} packages within their limits")
+
+
+def within(version: str, limits: str) -> bool:
+    """Whether a version keeps limits such as ``>=1.12,<1.14``."""
+    here = _numbers(version)
+    for limit in filter(None, limits.split(",")):
+        match = re.fullmatch(r"(>=|<=|==|!=|<|>|~=)(.+)", limit)
+        if match is None:
+            continue
+        there = _numbers(match[2])
+        order = (here > there) - (here < there)
+        if not {
+            ">=": order >= 0, "~=": order >= 0, ">": order > 0, "<": order < 0, "<=": order <= 0,
+            "==": order == 0, "!=": order != 0,
+        }[match[1]]:  # fmt: skip
+            return False
+    return True
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    numbers = [int(part) for part in re.findall(r"\d+", re.split(r"[a-z+]", version)[0])]
+    return tuple(numbers + [0] * (4 - len(numbers)))
+
+
+def check_entry_points() -> Iterator[Check]:
+    """Whether everything in the catalogues can be loaded."""
+    from optsched.registry import GROUPS, load_constraint, load_formulation, load_model, load_solver, names
+
+    load: dict[str, Any] = {
+        "formulation": load_formulation,
+        "constraint": load_constraint,
+        "performance model": load_model,
+        "solver": load_solver,
+    }
+    for what in GROUPS:
+        try:
+            found = names(what)
+            for name in found:
+                load[what](name)
+            ok, words = bool(found), ", ".join(found) or "none was found; is optsched installed?"
+        except Exception as error:  # a third party's package may fail in any way
+            ok, words = False, f"{type(error).__name__}: {one_line(str(error))}"
+        yield Check(f"{what}s", ok, words)
+
+
+def check_solvers() -> Iterator[Check]:
+    """A tiny linear program solved and certified by each solver."""
+    from optsched.registry import names
+
+    for name in names("solver"):
+        try:
+            ok, words = _solve_tiny(name)
+        except Exception as error:  # the check is there to tell
+            ok, words = False, f"{type(error).__name__}: {one_line(str(error))}"
+        yield Check(f"solver {name}", ok, words)
+
+
+def _solve_tiny(name: str) -> tuple[bool, str]:
+    """Maximise x + y with x + 2 y <= 4 and x <= 2: 3."""
+    import numpy as np
+
+    from optsched.engine import Engine
+    from optsched.program import LinearProgram
+    from optsched.registry import load_solver
+
+    program = LinearProgram()
+    x = program.variables(2, name="x", upper=[2.0, 10.0])
+    program.constrain(np.array([[1.0, 2.0]]) @ x <= 4.0, name="row")
+    program.maximise(x.sum())
+    outcome = Engine(load_solver, name).solve_linear(program)
+    right = outcome.certificate.ok and outcome.value is not None and abs(outcome.value - 3.0) < 1e-6
+    proof = f"{outcome.status}, certificate {'ok' if outcome.certificate.ok else 'failed'}"
+    return (
+        right,
+        f"{outcome.solver.version()}: a tiny program has the optimum {outcome.value:.6g}, expected 3 ({proof})",
+    )
+
+
+def _start_import(first: str, second: str) -> subprocess.Popen[str]:
+    code = IMPORTS.format(first=first, second=second)
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _finish_import(name: str, process: subprocess.Popen[str]) -> Check:
+    try:
+        _, errors = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return Check(name, False, f"no answer within {PATIENCE:g} s")
+    if process.returncode == 0:
+        return Check(name, True, "both work in one process")
+    last = errors.strip().splitlines()[-1:] or [f"the process ended with {process.returncode}"]
+    return Check(name, False, f"{one_line(last[0])} (highspy and ortools cannot share a process here)")

@@ -1,0 +1,117 @@
+"""``optsched explain``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from optsched.cli.options import Json, Problem, Search, solved
+from optsched.cli.shell import Shell
+from optsched.cli.solve import NOT_CERTIFIED, exit_code
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from optsched.solution import Solution
+
+EXAMPLES = """
+    optsched explain @quickstart
+    optsched explain @infeasible -f makespan
+    optsched explain cluster.json -C deadlines --json | jq .holding
+"""
+
+SHOWN = 20
+
+
+def explain(shell: Shell, problem: Problem, search: Search, as_json: Json = False) -> int:
+    """Solve an instance, and say why the answer is what it is.
+
+    Infeasible: the requirements that conflict. Optimal: what one more GPU of each pool is worth, which jobs hold the
+    level down, which requirements cost something. Always: jobs without a place, and why.
+
+    Exit codes: as for `optsched solve`.
+    """
+    from optsched.cli.explanation import explanation
+
+    solution = solved(shell, problem, search)
+    code = exit_code(solution)
+    if code == NOT_CERTIFIED:
+        for found in solution.certificate.problems:
+            shell.complain(f"error: the certificate failed: {found}")
+        return code
+    document = explanation(solution)
+    if as_json:
+        shell.document(document)
+    elif not shell.quiet:
+        shell.print(*_view(solution, document))
+    return code
+
+
+def _view(solution: Solution, document: Mapping[str, Any]) -> Iterator[RenderableType]:
+    from optsched.cli import solution_view as view
+    from optsched.cli.allocation_view import idle_jobs
+    from optsched.cli.tables import facts
+
+    yield from view.title(solution, view.classes_of(solution))
+    told = ("options", "constraints", "status", "objective", "bound")
+    yield facts((key, words) for key, words in view.result_facts(solution) if key in told)
+    if solution.allocation is not None:
+        yield from _pools(solution)
+        yield from _holding(solution, document["holding"])
+        yield from _requirements(document["requirements"])
+        yield from idle_jobs(solution.allocation)
+    yield from view.unplaced(solution.unplaced)
+    yield from view.conflicts(solution)
+
+
+def _pools(solution: Solution) -> Iterator[RenderableType]:
+    from optsched.cli import solution_view as view
+    from optsched.cli.tables import listed
+    from optsched.solution import Status
+
+    yield from view.resource_tables(solution)
+    if solution.status is not Status.OPTIMAL:
+        yield "Prices are told of optimal solutions only."
+        return
+    if not solution.prices:
+        yield "An integer program or a rule has no prices."
+        return
+    free = [name for name, price in solution.prices.items() if price == 0]
+    if len(free) == len(solution.prices):
+        yield "No resource binds: more of any would not help."
+    elif free:
+        yield f"More of {listed(free)} would not help."
+
+
+def _holding(solution: Solution, holding: list[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    """Jobs whose level is the smallest, by how much of the objective hangs on them."""
+    from optsched.cli import solution_view as view
+    from optsched.cli.tables import count, heading, name, percent, rounded, table
+
+    if not holding:
+        return
+    words, _ = view.objective_words(solution.formulation)
+    yield ""
+    yield heading(f"Jobs that hold the {words} {'up' if solution.sense == 'min' else 'down'}")
+    rows = []
+    for item in holding[:SHOWN]:
+        others = f" and {item['jobs'] - 1:,} like it" if item["jobs"] > 1 else ""
+        rows.append([name(item["job"]) + others, rounded(item["rate"]), percent(item["share"])])
+    yield table("job", "steps/s", "share", rows=rows)
+    if len(holding) > SHOWN:
+        yield f"... and {count(len(holding) - SHOWN, 'more class', 'more classes')} of jobs (use --json)"
+    yield "share: if the job ran 1 % faster everywhere, the objective would improve by this part of 1 %"
+
+
+def _requirements(requirements: list[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    """Side rows with a price."""
+    from optsched.cli.tables import bullets, count, heading, rounded
+
+    if not requirements:
+        return
+    yield ""
+    yield heading("Requirements that cost something:")
+    costs = [(item["requirement"], rounded(item["worth"])) for item in requirements[:SHOWN]]
+    yield bullets(f"{requirement}: 1 % less of it would be worth {worth}" for requirement, worth in costs)
+    if len(requirements) > SHOWN:
+        yield f"... and {count(len(requirements) - SHOWN, 'more requirement')} (use --json)"

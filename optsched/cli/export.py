@@ -1,0 +1,140 @@
+"""``optsched export``: programs for other solvers, and instances in another format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from optsched.cli.options import OUTPUT, PROBLEM, Problem
+from optsched.cli.progress import progress
+from optsched.cli.shell import Shell, check_target
+from optsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from optsched.instance import Instance
+    from optsched.program import LinearArrays
+
+INFEASIBLE = 4
+
+EXAMPLES = """
+    optsched export cluster.json -f makespan -o makespan.mps
+    optsched export @packing -f max-throughput -O integral=true -o packing.lp
+    optsched export cluster.json -o cluster.npz
+"""
+
+
+@dataclass(frozen=True)
+class Exported(Problem):
+    """What is to be written: a program with a formulation, the instance itself without."""
+
+    formulation: Annotated[
+        str,
+        typer.Option(
+            "--formulation", "-f", metavar="NAME", rich_help_panel=PROBLEM, show_default=False,
+            help="Write the program of this formulation (mps, lp). Without: the instance.",
+        ),
+    ] = ""  # fmt: skip
+
+
+def export(
+    shell: Shell,
+    problem: Exported,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT,
+            help="FILE.mps or FILE.lp for a program; FILE.json, .yaml or .npz for the instance; - for standard output.",
+        ),
+    ],
+) -> int:  # fmt: skip
+    """Write the program of a formulation as MPS or LP, or the instance in another format.
+
+    Beside a program FILE.names.json says what its columns and rows stand for: jobs, pools, requirements.
+    """
+    check_target(output)
+    if problem.formulation:
+        return _export_program(shell, problem, output)
+    if problem.option or problem.constraint or problem.no_classes:
+        raise UsageError("-O, -C and --no-classes need a formulation: -f NAME")
+    from optsched.api import load
+    from optsched.formats.mps import SUFFIXES
+    from optsched.instance.files import kind_of
+
+    if Path(output).suffix.lower() in SUFFIXES:
+        raise UsageError(f"{output} is a program: say of which formulation with -f NAME")
+    kind = "json" if output == "-" else kind_of(Path(output))
+    write_instance(shell, load(problem.instance), output, kind)
+    return 0
+
+
+def write_instance(shell: Shell, instance: Instance, output: str, kind: str) -> None:
+    """Write an instance to a file, or to standard output for ``-``."""
+    from optsched.api import write_atomically
+    from optsched.cli.tables import count
+    from optsched.instance import instance_bytes
+
+    data = instance_bytes(instance, kind)
+    if output == "-":
+        shell.write(data.decode())
+        return
+    write_atomically(output, data)
+    pools = instance.cluster.pools
+    shell.print(f"{output}: {count(len(instance.jobs_table), 'job')}, {count(len(pools), 'pool')}")
+
+
+def _export_program(shell: Shell, problem: Exported, output: str) -> int:
+    from optsched import api
+    from optsched.cli.tables import count
+    from optsched.formats.mps import allocation_names, names_document, program_kind, program_text
+    from optsched.formulation import Infeasible
+    from optsched.instance.files import pretty_json
+
+    kind = "mps" if output == "-" else program_kind(Path(output))
+    options, constraints = problem.options, problem.constraints
+    with progress(shell, "building"):
+        candidates = api.compile(api.load(problem.instance))
+        candidates = candidates.per_job() if problem.no_classes else candidates
+        own = api.own_constraints(candidates.instance)
+        formulation = api.make_formulation(problem.formulation, options, [*own, *constraints])
+        if formulation.sense == "rule":
+            raise UsageError(f"{problem.formulation} is a rule: it has no program that could be exported")
+        try:
+            program = formulation.program(formulation.classes(candidates))
+        except Infeasible as error:
+            for conflict in error.conflicts:
+                shell.complain(f"error: infeasible: {conflict.words}")
+            return INFEASIBLE
+        if len(program.classes) == 0:
+            raise UsageError("no job of this instance is in the program: there is nothing to export")
+        arrays = program.to_linear().arrays
+        names = allocation_names(program, arrays)
+        beside = None if output == "-" else Path(f"{output}.names.json")
+        comments = _comments(candidates.instance, problem, arrays, formulation, beside)
+        text = program_text(arrays, names, kind, name=candidates.instance.name, comments=comments)
+    if beside is None:
+        shell.write(text.decode())
+        return 0
+    api.write_atomically(beside, pretty_json(names_document(program, arrays, names)).encode())
+    api.write_atomically(output, text)
+    rows, columns = arrays.shape
+    integer = f" ({int(arrays.integer.sum()):,} integer)" if arrays.is_integer else ""
+    shell.print(f"{output}: {count(rows, 'row')}, {count(columns, 'column')}{integer}; names in {beside}")
+    return 0
+
+
+def _comments(
+    instance: Instance, problem: Exported, arrays: LinearArrays, formulation: Any, beside: Path | None
+) -> list[str]:
+    """Lines at the head of the file: where it comes from and how it is read."""
+    sense = "maximise" if arrays.maximise else "minimise"
+    lines = [f"optsched: {formulation.name} of {instance.name}, sha256 {instance.sha256}"]
+    lines += [f"options: {formulation.options.model_dump()}"]
+    lines += [f"constraint: {constraint.document()}" for constraint in formulation.constraints]
+    lines += [f"{sense}; {arrays.shape[0]} rows, {arrays.shape[1]} columns"]
+    reported = formulation.report(1.0)
+    if reported != 1.0:
+        lines.append(f"an objective of 1 here is reported as {reported:.15g} ({formulation.objective_words})")
+    return lines + ([f"names: {beside.name}"] if beside is not None else [])

@@ -1,0 +1,57 @@
+"""``optsched instances``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from optsched.cli.options import Json
+from optsched.cli.shell import Shell
+
+EXAMPLES = """
+    optsched instances
+    optsched solve @quickstart
+"""
+
+
+def instances(shell: Shell, as_json: Json = False) -> int:
+    """List the instances that ship; `@name` stands for one wherever an instance is asked for."""
+    from optsched.api import load
+    from optsched.cli.tables import table
+    from optsched.shipped import shipped_names
+
+    told = _shipped_words()
+    found: list[dict[str, Any]] = []
+    for name in shipped_names():
+        instance = load(f"@{name}")
+        sizes = instance.cluster.gpus(instance.now).tolist()
+        pools = {pool.name: size for pool, size in zip(instance.cluster.pools, sizes, strict=True)}
+        found.append(
+            {"name": f"@{name}", "jobs": len(instance.jobs_table), "pools": pools, "description": told.get(name, "")}
+        )
+    if as_json:
+        shell.document({"instances": found})
+        return 0
+    rows = [
+        [
+            item["name"],
+            item["description"],
+            f"{item['jobs']:,}",
+            f"{sum(item['pools'].values()):,}",
+            str(len(item["pools"])),
+        ]
+        for item in found
+    ]
+    columns = ("name", "what it shows", "jobs", "GPUs", "pools")
+    shell.print(table(*columns, rows=rows, left=2, title="Instances that ship"))
+    return 0
+
+
+def _shipped_words() -> dict[str, str]:
+    """The last column of the table in the folder's README.md, by instance."""
+    from optsched.shipped import shipped_folder
+
+    readme = shipped_folder() / "README.md"
+    text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+    rows = re.findall(r"^\|\s*`([\w.-]+)\.json`\s*\|.*\|\s*([^|]+?)\s*\|\s*$", text, re.MULTILINE)
+    return {name: words.replace("`", "") for name, words in rows}

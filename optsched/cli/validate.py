@@ -1,0 +1,129 @@
+"""``optsched validate``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from optsched.cli.options import OUTPUT, Json
+from optsched.cli.progress import progress
+from optsched.cli.shell import Shell
+from optsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from optsched.candidates import Candidates
+
+EXAMPLES = """
+    optsched validate cluster.json
+    optsched validate - < cluster.json
+    optsched validate --schema > optsched-instance.schema.json
+"""
+
+DROPPED = {
+    "ZERO_RATE": "rate 0",
+    "NO_RATE": "no rate is given",
+    "OUT_OF_MEMORY": "out of GPU memory",
+    "TOO_MANY_GPUS": "more GPUs than the pool has",
+    "TOO_MANY_NODES": "more nodes than the pool has",
+}
+
+
+def validate(
+    shell: Shell,
+    instance: Annotated[
+        str | None, typer.Argument(metavar="INSTANCE", help="File (json, yaml, npz), - for standard input, or @name.")
+    ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of the format instead.", rich_help_panel=OUTPUT)
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Check an instance and say what it holds, without solving it.
+
+    Exit codes: 0 the instance is valid, 3 it is not, with the field, what it holds and what was expected.
+    """
+    if schema:
+        import json
+
+        from optsched.instance import json_schema
+
+        shell.write(json.dumps(json_schema(), indent=1) + "\n")
+        return 0
+    if instance is None:
+        raise UsageError("missing argument INSTANCE")
+    from optsched import api
+
+    with progress(shell, "validating"):
+        document = summary(api.compile(api.load(instance)))
+    if as_json:
+        shell.document(document)
+    elif not shell.quiet:
+        shell.print(*_view(document))
+    return 0
+
+
+def summary(candidates: Candidates) -> dict[str, Any]:
+    """Counts of what an instance compiles to."""
+    import numpy as np
+
+    from optsched.api import make_formulation, own_constraints
+    from optsched.candidates import Absence, Drop
+    from optsched.registry import names
+
+    instance, dropped = candidates.instance, candidates.dropped.drop
+    jobs = instance.jobs_table.names
+    sizes = instance.cluster.gpus(instance.now).tolist()
+    constraints = own_constraints(instance)
+    return {
+        "format": instance.kind,
+        "name": instance.name,
+        "sha256": instance.sha256,
+        "jobs": len(jobs),
+        "present": int((candidates.absence == Absence.PRESENT).sum()),
+        "kinds": len(candidates.kinds),
+        "workloads": len(instance.workloads),
+        "pools": {pool.name: size for pool, size in zip(instance.cluster.pools, sizes, strict=True)},
+        "resources": list(candidates.resources.names),
+        "constraints": [dict(item) for item in instance.constraints],
+        "columns": len(candidates.columns),
+        "pairs": int((candidates.columns.partner >= 0).sum()),
+        "dropped": {
+            DROPPED.get(Drop(code).name, Drop(code).name.lower()): int(amount)
+            for code, amount in zip(*np.unique(dropped, return_counts=True), strict=True)
+        },
+        "classes": {
+            name: len(make_formulation(name, {}, constraints).classes(candidates)) for name in names("formulation")
+        },
+        "unplaced": [{"job": jobs[job], "reason": reason} for job, reason in candidates.unplaced()],
+    }
+
+
+def _view(document: dict[str, Any]) -> Iterator[RenderableType]:
+    from optsched.cli.solution_view import unplaced
+    from optsched.cli.tables import count, facts, heading, listed, name
+
+    def amounts(mapping: dict[str, int]) -> str:
+        return listed([f"{name(key)} {value:,}" for key, value in mapping.items()], most=8)
+
+    yield heading(f"{name(document['name'])}: valid {document['format']}")
+    yield ""
+    jobs = f"{document['jobs']:,}, of which {document['present']:,} can run now"
+    lines = [("jobs", f"{jobs}, in {count(document['kinds'], 'kind')}")]
+    lines += [("workloads", f"{document['workloads']:,}")] if document["workloads"] else []
+    lines.append(("usable GPUs", f"{sum(document['pools'].values()):,}: {amounts(document['pools'])}"))
+    further = [item for item in document["resources"] if item not in document["pools"]]
+    lines += [("resources", listed(further, most=8))] if further else []
+    kinds = [str(item.get("kind")) for item in document["constraints"]]
+    lines += [("constraints", listed(kinds, most=8))] if kinds else []
+    pairs = f", {document['pairs']:,} of them pairs" if document["pairs"] else ""
+    lines.append(("columns", f"{document['columns']:,}{pairs}"))
+    if document["dropped"]:
+        reasons = [f"{amount:,} {reason}" for reason, amount in document["dropped"].items()]
+        lines.append(("dropped", listed(reasons, most=8)))
+    lines += [("classes", amounts(document["classes"])), ("sha256", document["sha256"])]
+    yield facts(lines)
+    yield from unplaced(tuple((row["job"], row["reason"]) for row in document["unplaced"]))

@@ -1,0 +1,204 @@
+"""`verify`: the checks in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optsched.assembly import load
+from optsched.engine import STOPPED, Engine
+from optsched.instance import Instance
+from optsched.performance import PerformanceModel
+from optsched.registry import load_solver
+from optsched.solution import Allocation, Status, Termination, gap_of
+from optsched.solution.certificate import OPTIMALITY
+from optsched.solution.document import SolutionDocument
+from optsched.verify.findings import RELATIVE, Bound, Finding, Findings, Verification
+from optsched.verify.nothing import check_nothing
+from optsched.verify.numbers import Point, check_metrics, check_numbers
+from optsched.verify.reading import read_solution
+from optsched.verify.rows import check_shares, check_throughput, check_time, compare_rows, resolve_rows
+from optsched.verify.subject import Subject, rebuild
+
+TERMINATIONS = {
+    Status.OPTIMAL: (Termination.OPTIMAL, Termination.IMPRECISE, *STOPPED),
+    Status.FEASIBLE: (Termination.OPTIMAL, Termination.IMPRECISE, *STOPPED),
+    Status.INFEASIBLE: (Termination.INFEASIBLE,),
+    Status.UNBOUNDED: (Termination.UNBOUNDED,),
+    Status.LIMIT: (Termination.IMPRECISE, *STOPPED),
+    Status.ERROR: (Termination.ERROR,),
+}
+"""Terminations that lead to each status."""
+
+
+def verify(
+    instance: Instance | str | Path,
+    document: Mapping[str, Any] | str | Path,
+    *,
+    resolve: bool = False,
+    model: PerformanceModel | None = None,
+) -> Verification:
+    """Check a solution file against its instance, with every number recomputed.
+
+    The candidates are compiled and the formulation is built anew, by name, options and side constraints; each row of
+    the allocation is found among the columns; objective, throughputs, bound, gap, prices, metrics, certificate, status
+    and the reasons of unplaced jobs are recomputed from there. Nothing that the solver said is believed except the
+    bound of a program that has no duals.
+
+    Parameters
+    ----------
+    instance : Instance or what `optsched.load` takes
+    document : mapping or path
+        The solution; ``-`` is standard input.
+    resolve : bool
+        Also solve again and compare the objectives.
+    model : PerformanceModel, optional
+        What the throughputs came from (default: the instance's model).
+
+    Returns
+    -------
+    Verification
+        ``ok``, the ``findings`` and what the ``bound`` is worth.
+
+    Raises
+    ------
+    InvalidInput
+        If the instance is invalid, or the solution cannot be read or is not JSON. Everything else that is wrong with
+        the solution is a finding.
+    """
+    findings = Findings()
+    if not isinstance(instance, Instance):
+        instance = load(instance)
+    solution = read_solution(document, findings)
+    bound: Bound = "not verifiable"
+    if solution is not None and not _extended(solution, findings):
+        with np.errstate(all="ignore"):
+            bound = _check(solution, instance, resolve, model, findings)
+    return Verification(tuple(findings.items), bound)
+
+
+def _extended(document: SolutionDocument, findings: Findings) -> bool:
+    """Rows added by a function are not in the file."""
+    for index, constraint in enumerate(document.constraints):
+        if constraint.get("kind") == "extend":
+            findings.items[:] = [
+                Finding(
+                    f"constraints[{index}]",
+                    "the solution was made with rows added by extend, which a file cannot hold: it cannot be verified",
+                )
+            ]
+            return True
+    return False
+
+
+def _check(
+    document: SolutionDocument, instance: Instance, resolve: bool, model: PerformanceModel | None, findings: Findings
+) -> Bound:
+    findings.same("instance.sha256", document.instance.sha256, instance.sha256, "the hash of this instance")
+    findings.same("instance.name", document.instance.name, instance.name)
+    subject = rebuild(document, instance, model, findings)
+    if subject is None:
+        return "not verifiable"
+    _check_header(subject, findings)
+    _check_unplaced(subject, findings)
+    bound = _check_outcome(subject, findings)
+    if resolve:
+        _check_again(subject, findings)
+    return bound
+
+
+def _check_header(subject: Subject, findings: Findings) -> None:
+    """What follows from the formulation and from other fields alone."""
+    document = subject.document
+    findings.same("sense", document.sense, subject.formulation.sense)
+    gap = gap_of(document.objective, document.bound)
+    findings.close("gap", document.gap, gap, "what objective and bound give", relative=1e-12)
+    by_clock = document.termination in (Termination.TIME_LIMIT, Termination.INTERRUPTED)
+    findings.same("reproducible", document.reproducible, not by_clock, f"the run ended with {document.termination}")
+    if not document.certificate.ok:
+        told = "; ".join(document.certificate.problems) or "no problem is told"
+        findings.add("certificate.ok", f"found false: the solution's own certificate does not hold ({told})")
+    elif document.certificate.problems:
+        findings.add("certificate.problems", "found problems, expected none where the certificate is ok")
+
+
+def _check_unplaced(subject: Subject, findings: Findings) -> None:
+    """Jobs that are not in the program, with their reasons."""
+    names = subject.instance.jobs_table.names
+    expected = {names[job]: reason for job, reason in subject.classes.candidates.unplaced()}
+    for index, row in enumerate(subject.document.unplaced):
+        reason = expected.pop(row.job, None)
+        if reason is None:
+            findings.add(f"unplaced[{index}].job", f"found {row.job!r}, expected a job that is not in the program")
+        else:
+            findings.same(f"unplaced[{index}].reason", row.reason, reason)
+    for name, reason in expected.items():
+        findings.add("unplaced", f"job {name} is missing: {reason}")
+
+
+def _check_outcome(subject: Subject, findings: Findings) -> Bound:
+    """The status, and with it everything that the file says of the allocation and the objective."""
+    document, program = subject.document, subject.program
+    if subject.closed_form or program is None:
+        return _check_closed_form(subject, findings)
+    if document.termination not in TERMINATIONS[document.status]:
+        findings.add("termination", f'found "{document.termination}", which leads to no status "{document.status}"')
+    if subject.expects_nothing:
+        return check_nothing(subject, program, findings)
+    findings.alike("conflicts", document.conflicts, [])
+    rows = resolve_rows(subject, findings)
+    if rows is None:
+        return "not verifiable"
+    check_throughput(rows, document.throughput, findings)
+    allocation = check_shares(rows, program.integral, findings)
+    if allocation is not None:
+        check_metrics(document, allocation, findings)
+    return check_numbers(Point(subject, program, rows.x, findings))
+
+
+def _check_closed_form(subject: Subject, findings: Findings) -> Bound:
+    """A rule, an empty program or an impossible side constraint: made again and compared."""
+    before = len(findings)
+    found, made = subject.document.model_dump(mode="json"), subject.closed.to_document()
+    for name in (
+        "status", "termination", "objective", "bound", "bound_source", "certificate", "prices", "duals", "conflicts",
+    ):  # fmt: skip
+        absolute = RELATIVE if name == "certificate" else 0.0
+        findings.alike(name, found[name], made[name], "what the closed form gives", absolute=absolute)
+    if subject.closed.allocation is None or len(subject.classes) == 0:
+        for name in ("allocation", "throughput", "metrics"):
+            findings.alike(name, found[name], made[name])
+    else:
+        _check_rule(subject, subject.closed.allocation, findings)
+    return "verified" if len(findings) == before else "not verifiable"
+
+
+def _check_rule(subject: Subject, allocation: Allocation, findings: Findings) -> None:
+    rows = resolve_rows(subject, findings)
+    if rows is None:
+        return
+    check_throughput(rows, subject.document.throughput, findings)
+    check_time(rows, findings)
+    compare_rows(rows, allocation.rows, "what the rule gives", RELATIVE, RELATIVE, findings)
+    check_metrics(subject.document, allocation, findings)
+
+
+def _check_again(subject: Subject, findings: Findings) -> None:
+    """Solve again: an optimum is the same, and no objective is beyond a bound."""
+    document = subject.document
+    again = subject.formulation.solve(subject.candidates, Engine(load_solver))
+    told = f"solving again gives {again.objective!r} ({again.status})"
+    allowed = max(OPTIMALITY, document.solver.gap or 0.0)
+    if (again.status in (Status.INFEASIBLE, Status.UNBOUNDED) or subject.expects_nothing) and (
+        document.status not in (again.status, Status.LIMIT)
+    ):
+        findings.add("status", f'found "{document.status}": {told}')
+    elif document.status == Status.OPTIMAL:
+        findings.close("objective", document.objective, again.objective, told, relative=allowed)
+    if again.objective is not None and document.bound is not None and document.sense != "rule":
+        excess = again.objective - document.bound if document.sense == "max" else document.bound - again.objective
+        if excess > OPTIMALITY * max(1.0, abs(again.objective)):
+            findings.add("bound", f"found {document.bound!r}, but {told}")

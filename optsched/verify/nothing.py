@@ -1,0 +1,100 @@
+"""Solutions without an allocation: infeasible, unbounded, or nothing found within the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from optsched.engine import Engine, elastic_relaxation
+from optsched.instance.reading import show
+from optsched.program import AllocationProgram, LinearArrays
+from optsched.registry import load_solver
+from optsched.solution import Conflict
+from optsched.solution.certificate import FEASIBILITY, is_bounded
+from optsched.solution.explanation import describe_row
+from optsched.solvers import Limits
+from optsched.verify.findings import Bound, Findings
+from optsched.verify.subject import Subject
+
+ROWS_READ = 20_000
+"""Rows whose words are compared with the conflicts of the file."""
+
+
+def check_nothing(subject: Subject, program: AllocationProgram, findings: Findings) -> Bound:
+    """Check a solution that states no allocation."""
+    document = subject.document
+    check_empty(subject, findings)
+    arrays = (program.feasible_set() if program.concave else program.to_linear()).arrays
+    findings.same("certificate.ok", document.certificate.ok, True, "nothing is wrong with it")
+    if document.status == "infeasible":
+        return _check_infeasible(subject, program, arrays, findings)
+    findings.alike("conflicts", document.conflicts, [])
+    findings.alike("certificate.residuals", document.certificate.residuals, {})
+    proof = "claimed" if document.status == "unbounded" else "none"
+    findings.same("certificate.proof", document.certificate.proof, proof)
+    if document.status == "unbounded" and is_bounded(arrays):
+        findings.add("status", 'found "unbounded", but the columns are bounded, and with them the objective')
+    return "consistent"
+
+
+def check_empty(subject: Subject, findings: Findings) -> None:
+    """Without an allocation there is nothing that depends on it."""
+    document = subject.document
+    why = f"the status is {document.status}"
+    for name in ("objective", "gap", "duals"):
+        findings.same(name, getattr(document, name), None, why)
+    for name in ("allocation", "throughput", "prices", "metrics"):
+        if getattr(document, name):
+            findings.add(name, f"found {len(getattr(document, name))} entries, expected none: {why}")
+    if document.status != "limit":
+        findings.same("bound", document.bound, None, why)
+    source = ("none",) if document.bound is None else ("solver", "relaxation")
+    if document.bound_source not in source:
+        findings.add("bound_source", f'found "{document.bound_source}", expected "{source[0]}"')
+
+
+def _check_infeasible(subject: Subject, program: AllocationProgram, arrays: LinearArrays, findings: Findings) -> Bound:
+    """Prove again that no allocation meets all rows; the conflicts must be rows, and must conflict."""
+    document = subject.document
+    needed, proof, _ = Engine(load_solver).least_violation(arrays)
+    if needed <= FEASIBILITY:
+        findings.add("status", 'found "infeasible", but an allocation exists that meets every requirement')
+        return "not verifiable"
+    findings.same("certificate.proof", document.certificate.proof, proof)
+    stated = document.certificate.residuals
+    findings.alike("certificate.residuals", stated, {"least_violation": needed}, "what we find", absolute=1e-7 * needed)
+    _check_conflicts(document.conflicts, program, arrays, findings)
+    return "verified" if proof == "dual" else "consistent"
+
+
+def _check_conflicts(
+    conflicts: list[str], program: AllocationProgram, arrays: LinearArrays, findings: Findings
+) -> None:
+    if not conflicts:
+        findings.add("conflicts", "found none, expected the requirements that conflict")
+    if arrays.shape[0] > ROWS_READ:
+        return
+    wanted = set(conflicts)
+    rows = {conflict.words: row for row, conflict in _described(program, arrays) if conflict.words in wanted}
+    for index, words in enumerate(conflicts):
+        if words not in rows:
+            findings.add(f"conflicts[{index}]", f"found {show(words)}, which no row of the program says")
+    if conflicts and len(rows) == len(wanted) and not arrays.is_integer and _can_be_met(arrays, sorted(rows.values())):
+        findings.add("conflicts", "these requirements can all be met together: some that conflict are missing")
+
+
+def _described(program: AllocationProgram, arrays: LinearArrays) -> Iterator[tuple[int, Conflict]]:
+    for block in arrays.rows:
+        for row in range(block.start, block.stop):
+            yield row, describe_row(program, block.name, row - block.start)
+
+
+def _can_be_met(arrays: LinearArrays, rows: list[int]) -> bool:
+    """Whether these rows alone leave a point."""
+    from optsched.solvers.highs import Highs
+
+    chosen = replace(
+        arrays, A=arrays.by_rows[rows].tocsc(), row_lower=arrays.row_lower[rows], row_upper=arrays.row_upper[rows]
+    )
+    least = Highs().open(elastic_relaxation(chosen)).run(Limits()).objective
+    return least is not None and least <= FEASIBILITY

@@ -1,0 +1,245 @@
+"""The numbers of a solved program: objective, bound, gap, prices, certificate, status; all recomputed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.instance.reading import join, listed
+from optsched.program import AllocationProgram, LinearArrays
+from optsched.program.allocation import Total
+from optsched.solution import Allocation, Termination, certify_point, dual_bound, gap_of
+from optsched.solution.certificate import OPTIMALITY, dual_residual, worst_row
+from optsched.solution.document import SolutionDocument
+from optsched.solution.explanation import describe_row
+from optsched.solution.solution import DUAL_ROWS, allocation_metrics
+from optsched.verify.findings import RELATIVE, Bound, Findings
+from optsched.verify.subject import Subject
+
+RESIDUAL = 1e-9
+"""Largest absolute difference between residuals."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """The allocation of the file in the program that was built anew.
+
+    Attributes
+    ----------
+    subject : Subject
+    program : AllocationProgram
+    x : FloatArray
+        Totals of the class columns.
+    findings : Findings
+    """
+
+    subject: Subject
+    program: AllocationProgram
+    x: FloatArray
+    findings: Findings
+
+    @property
+    def document(self) -> SolutionDocument:
+        """The file."""
+        return self.subject.document
+
+    @cached_property
+    def value(self) -> float:
+        """The program's value at the point."""
+        return self.program.value(self.x)
+
+    @cached_property
+    def rounding(self) -> float:
+        """What the terms of a concave utility, that may cancel, leave of rounding."""
+        utility = self.program.utility
+        if not isinstance(utility, Total) or not self.program.concave:
+            return 0.0
+        terms = self.program.classes.count * utility.weight * utility.value(self.program.level(self.x))
+        size = float(np.abs(terms).sum())
+        return 1e-12 * size if np.isfinite(size) else 0.0
+
+    @cached_property
+    def arrays(self) -> LinearArrays:
+        """The linear program; of a concave utility its tangent at the point."""
+        return (self.program.tangent(self.x) if self.program.concave else self.program.to_linear()).arrays
+
+    @cached_property
+    def dual(self) -> LinearArrays:
+        """The linear program that the duals bound: of a concave utility the tangent that fits them."""
+        return self.program.tangent(self.x, self.duals).arrays if self.program.concave else self.arrays
+
+    @cached_property
+    def duals(self) -> FloatArray | None:
+        """Row duals of the file, None if there are none or if they don't fit the rows."""
+        blocks = self.document.duals
+        if blocks is None:
+            return None
+        before, rows = len(self.findings), self.arrays.rows
+        for name in [name for name in blocks if name not in {block.name for block in rows}]:
+            told = listed(block.name for block in rows)
+            self.findings.add(join("duals", [name]), f"expected no such entry: the blocks of rows are {told}")
+        for block in rows:
+            found = blocks.get(block.name)
+            if found is None or len(found) != len(block):
+                had = "nothing" if found is None else f"{len(found)} numbers"
+                self.findings.add(
+                    join("duals", [block.name]), f"found {had}, expected {len(block)} numbers, one per row"
+                )
+        if len(self.findings) > before:
+            return None
+        parts = [np.array(blocks[block.name], np.float64) for block in rows]
+        return np.concatenate([np.zeros(0), *parts])
+
+    @cached_property
+    def bound(self) -> float | None:
+        """Bound of the program that the duals of the file prove."""
+        return None if self.duals is None else dual_bound(self.dual, self.duals)
+
+    def reported(self, value: float | None) -> float | None:
+        """A value of the program as the file writes it."""
+        if value is None:
+            return None
+        reported = float(self.subject.formulation.report(value))
+        return reported if np.isfinite(reported) else None
+
+
+def check_numbers(point: Point) -> Bound:
+    """Check every number that depends on the allocation and the duals."""
+    findings, document = point.findings, point.document
+    findings.close(
+        "objective", document.objective, point.reported(point.value), "what the allocation gives",
+        absolute=point.rounding,
+    )  # fmt: skip
+    bound = check_bound(point)
+    check_prices(point)
+    check_status(point)
+    check_certificate(point)
+    return bound
+
+
+def check_metrics(document: SolutionDocument, allocation: Allocation, findings: Findings) -> None:
+    """The figures of the allocation."""
+    findings.alike("metrics", document.metrics, allocation_metrics(allocation), "what the allocation gives")
+
+
+# --- bound and prices ----------------------------------------------------------------------------------------------
+
+
+def check_bound(point: Point) -> Bound:
+    """The bound against the duals, or against the objective where there is only a claim."""
+    findings, document = point.findings, point.document
+    before = len(findings)
+    method = _check_duals_written(point)
+    if point.duals is not None:
+        if point.bound is None and document.bound_source == "dual":
+            findings.add("bound_source", 'found "dual", but the duals in the file give no bound')
+        elif point.bound is not None:
+            proven = point.reported(point.bound)
+            findings.same("bound_source", document.bound_source, "dual", "the duals in the file give a bound")
+            why = "what the duals in the file give"
+            if not findings.close("bound", document.bound, proven, why, relative=1e-10, absolute=point.rounding):
+                findings.add("duals", f"they give the bound {proven!r}, the file says {document.bound!r}")
+            method = "verified"
+    check_contradiction(document, findings)
+    return method if len(findings) == before else "not verifiable"
+
+
+def _check_duals_written(point: Point) -> Bound:
+    """Duals may be left out where there are many rows, or where the solver has none: what the bound is worth then."""
+    document, rows = point.document, point.arrays.shape[0]
+    if document.duals is not None or document.bound_source != "dual":
+        return "consistent"
+    if rows <= DUAL_ROWS:
+        point.findings.add("duals", f"found null, expected the duals of the {rows} rows, which prove the bound")
+    return "not verifiable"
+
+
+def check_contradiction(document: SolutionDocument, findings: Findings) -> None:
+    """A bound on the wrong side of the objective."""
+    objective, bound = document.objective, document.bound
+    if objective is None or bound is None:
+        return
+    excess = objective - bound if document.sense == "max" else bound - objective
+    if excess > OPTIMALITY * max(1.0, abs(objective)):
+        findings.add("bound", f"found {bound!r}, which the objective {objective!r} contradicts ({document.sense})")
+
+
+def check_prices(point: Point) -> None:
+    """Prices are the duals of the capacity rows in the units of the objective."""
+    findings, document = point.findings, point.document
+    names = point.program.classes.resources.names
+    if document.duals is None and document.bound_source == "dual":  # many rows: only the names can be checked
+        findings.same("prices", sorted(document.prices), sorted(names), "one price per resource")
+    elif document.duals is None:
+        findings.alike("prices", document.prices, {})
+    elif point.duals is not None:
+        worth = point.subject.formulation.worth(point.value)
+        capacity = point.duals[point.arrays.row_block("capacity").slice]
+        expected = {name: float(price) * worth + 0.0 for name, price in zip(names, capacity.tolist(), strict=True)}
+        findings.alike("prices", document.prices, expected, "the dual of its capacity row")
+        for position, name in enumerate(names):
+            if not _near(document.prices.get(name), expected[name]):
+                path = f"duals.capacity[{position}]"
+                findings.add(path, f"found {capacity[position]!s}, which disagrees with {join('prices', [name])}")
+
+
+def _near(found: float | None, expected: float) -> bool:
+    return found is not None and abs(found - expected) <= RELATIVE * max(abs(found), abs(expected))
+
+
+# --- status and certificate ----------------------------------------------------------------------------------------
+
+
+def check_status(point: Point) -> None:
+    """Optimal is what has a gap that is small, or as small as was asked for; everything else is feasible."""
+    findings, document = point.findings, point.document
+    gap = gap_of(point.value, point.bound) if point.bound is not None else document.gap
+    allowed = max(OPTIMALITY, document.solver.gap or 0.0)
+    closed = gap is not None and gap <= allowed * (1 + 1e-6)
+    told = "there is no gap" if gap is None else f"the gap is {gap:.3g}, {allowed:.3g} is allowed"
+    findings.same("status", str(document.status), "optimal" if closed else "feasible", told)
+    if not closed and document.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT):
+        findings.add("termination", f'found "{document.termination}", but {told}')
+
+
+def check_certificate(point: Point) -> None:
+    """The certificate is what we find."""
+    findings, document, stated = point.findings, point.document, point.document.certificate
+    found = certify_point(point.arrays, point.program.complete(point.x), point.value, stated.proof)
+    residuals = dict(found.residuals)
+    if document.duals is None and document.bound_source == "dual" and "duals" in stated.residuals:
+        residuals["duals"] = stated.residuals["duals"]  # many rows: not verifiable
+    if point.duals is not None:
+        residuals["duals"] = dual_residual(point.dual, point.duals)
+        if abs(stated.residuals.get("duals", 0.0) - residuals["duals"]) > RESIDUAL:
+            findings.add("duals", f"their signs are off by {residuals['duals']:.3g}, the certificate says otherwise")
+    findings.alike("certificate.residuals", stated.residuals, residuals, "what we find", absolute=RESIDUAL)
+    proof = PROOFS.get(document.bound_source)
+    if proof is None:
+        findings.add("bound_source", f'found "{document.bound_source}", but the program itself was solved')
+    elif stated.proof not in proof:
+        expected = " or ".join(f'"{name}"' for name in proof)
+        why = f'the source of the bound is "{document.bound_source}"'
+        findings.add("certificate.proof", f'found "{stated.proof}", expected {expected}: {why}')
+    for problem in found.problems:
+        findings.add("allocation", problem + _row_words(point, problem))
+        if stated.ok:
+            findings.add("certificate.ok", f"found true, expected false: {problem}")
+
+
+PROOFS = {
+    "dual": ("dual",),
+    "solver": ("claimed", "cross-checked"),
+    "none": ("none",),
+}
+"""What may prove a bound, by its source."""
+
+
+def _row_words(point: Point, problem: str) -> str:
+    if not problem.startswith("row "):
+        return ""
+    row = worst_row(point.arrays, point.program.complete(point.x))
+    return f": {describe_row(point.program, *row).words}"

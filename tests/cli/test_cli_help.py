@@ -1,0 +1,144 @@
+"""Help, versions, ``doctor``: fast, in plain text, with examples that work."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from optsched import __version__
+from optsched.cli import checks
+from optsched.cli.command import ORDER
+
+COMMANDS = [["import", "gavel"] if name == "import" else [name] for name in ORDER]
+SCRIPT = [sys.executable, "-m", "optsched.cli.main"]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 200])
+@pytest.mark.parametrize("command", [[], ["import"], *COMMANDS])
+def test_help(run: Any, command: list[str], columns: int) -> None:
+    result = run(*command, "--help", columns=columns)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith(f"Usage: {' '.join(['optsched', *command])} ")
+    assert run(*command, "-h", columns=columns).out == result.out
+    text = result.out.split("Examples:")[0]
+    assert max(map(len, text.splitlines())) <= min(columns, 100)
+    if command and command != ["import"]:
+        assert "\nExamples:\n  optsched " in result.out
+        assert "--debug" in result.out
+
+
+def test_all_commands_are_listed_in_full(run: Any) -> None:
+    out = run("--help").out
+    listed = re.findall(r"^  (\w+) ", out.split("Commands:")[1], re.MULTILINE)
+    assert tuple(listed) == ORDER
+    assert "..." not in out
+
+
+def test_no_command_shows_the_help(run: Any) -> None:
+    result = run()
+    assert (result.code, result.err) == (2, "")
+    assert result.out == run("--help").out
+
+
+def test_version(run: Any) -> None:
+    result = run("--version")
+    assert (result.code, result.out) == (0, f"optsched {__version__}\n")
+
+
+def test_examples_that_need_no_file_work(run: Any, document: dict[str, Any], monkeypatch: Any, tmp_path: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    tried = 0
+    for command in COMMANDS:
+        for line in run(*command, "--help").out.split("Examples:\n")[1].splitlines():
+            words = shlex.split(line.strip(), comments=True)
+            if words[0] == "optsched" and not {"|", "<", ">", "\\"} & set(words) and "json" not in line.split(" -o")[0]:
+                assert run(*words[1:]).code in (0, 4), line
+                tried += 1
+    assert tried >= 9
+
+
+def test_help_loads_nothing_heavy_and_is_fast() -> None:
+    code = (
+        "import sys; from optsched.cli.main import main; main(['--help']); main(['solve', '--help']); main(['--version']);"
+        "print(sorted({name.split('.')[0] for name in sys.modules} & {'numpy', 'scipy', 'pydantic', 'networkx', 'rich'}))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.splitlines()[-1] == "[]"
+    started = time.perf_counter()
+    subprocess.run([*SCRIPT, "--help"], capture_output=True, check=True)
+    assert time.perf_counter() - started < 2.0  # 0.12 s on a quiet computer, 0.7 s promised
+
+
+# --- doctor --------------------------------------------------------------------------------------------------------
+
+
+def test_doctor(run: Any) -> None:
+    result = run("doctor", "--json")
+    assert result.code == 0
+    told = result.json
+    assert told["ok"] is True
+    assert {"python", "optsched", "highspy", "numpy", "ortools", "clarabel", "cvxpy", "pulp", "typer"} <= set(
+        told["versions"]
+    )
+    assert {"requirements", "solver highs", "import highspy, ortools", "import ortools, highspy"} <= {
+        check["name"] for check in told["checks"]
+    }
+
+
+def test_doctor_tells_what_is_wrong(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from optsched.cli import doctor
+
+    found = [checks.Check("requirements", True, "12 packages"), checks.Check("solver x", False, "not installed")]
+    monkeypatch.setattr(doctor, "all_checks", lambda: iter(found))
+    result = run("doctor")
+    assert result.code == 7
+    assert "requirements  ok      12 packages\nsolver x      FAILED  not installed\n" in result.out
+    assert result.err == "optsched: error: solver x: not installed\n"
+    assert run("doctor", "--json").json["ok"] is False
+
+
+def test_doctor_sees_a_solver_that_is_missing_or_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    from optsched.solvers.highs import HighsSession
+
+    monkeypatch.setitem(sys.modules, "clarabel", None)
+    honest = HighsSession.run
+    monkeypatch.setattr(HighsSession, "run", lambda self, limits: replace(v := honest(self, limits), x=v.x * 0.5))
+    told = {check.name: check for check in checks.check_solvers()}
+    assert not told["solver clarabel"].ok
+    assert "cannot be loaded" in told["solver clarabel"].words
+    assert not told["solver highs"].ok
+
+
+def test_doctor_sees_versions_outside_their_limits() -> None:
+    limits = {"highspy": ">=1.12,<1.14", "numpy": "", "gone": ">=1"}
+    check = checks.check_requirements({"highspy": "1.15.1", "numpy": "2.0"}, limits)
+    assert not check.ok
+    assert check.words == "highspy is 1.15.1, expected >=1.12,<1.14; gone is missing, expected >=1"
+
+
+@pytest.mark.parametrize(
+    ("version", "limits", "holds"),
+    [
+        ("1.13.1", ">=1.12,<1.14", True), ("1.14.0", ">=1.12,<1.14", False), ("1.11", ">=1.12,<1.14", False),
+        ("2.14.3", ">=2.7,<3", True), ("3.0.0rc1", "<3", False), ("9.15.6755", ">=9.12,<9.16", True), ("6.0", "", True),
+        ("1.12", ">=1.12.0", True), ("2.0", "!=2.0", False),
+    ],
+)  # fmt: skip
+def test_limits_of_versions(version: str, limits: str, holds: bool) -> None:
+    assert checks.within(version, limits) is holds
+
+
+def test_doctor_sees_packages_that_cannot_share_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "IMPORTS", "raise ImportError('libhighs.so.1: undefined symbol {first} {second}')")
+    process = checks._start_import("highspy", "ortools")
+    check = checks._finish_import("import highspy, ortools", process)
+    assert not check.ok
+    assert "ImportError: libhighs.so.1: undefined symbol highspy ortools" in check.words

@@ -1,0 +1,189 @@
+"""Real processes: exit codes, pipes, signals, terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = [sys.executable, "-m", "optsched.cli.main"]
+INTEGRAL = ("-f", "max-throughput", "-O", "integral=true")
+
+
+def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [*SCRIPT, *map(str, arguments)], **{"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe, **options}
+    )
+
+
+def finish(process: subprocess.Popen[bytes], data: bytes | None = None) -> tuple[int, str, str]:
+    try:
+        out, err = process.communicate(data, timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
+    return process.returncode, (out or b"").decode(), (err or b"").decode()
+
+
+def test_installed_script() -> None:
+    script = Path(sys.executable).parent / "optsched"
+    if not script.exists():
+        pytest.skip("optsched is not installed as a script here")
+    done = subprocess.run([script, "solve", "@nothing"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("optsched: error: no instance @nothing ships")
+
+
+def test_exit_codes_of_processes(tmp_path: Path) -> None:
+    started = {
+        0: start("solve", "@quickstart", "--json"),
+        2: start("solve", "@quickstart", "--nothing"),
+        3: start("solve", tmp_path / "missing.json"),
+        4: start("solve", "@infeasible"),
+        5: start("solve", "@large", "--work-limit", "3"),
+        7: start("solve", "@quickstart", "--solver", "gurobi"),
+    }
+    for code, process in started.items():
+        found, out, err = finish(process)
+        assert found == code
+        assert "\x1b" not in out + err
+        assert "Traceback" not in err
+        assert json.loads(out)["status"] == "optimal" if code == 0 else len(err.splitlines()) <= 2
+
+
+def test_standard_input_and_a_pipe_of_two() -> None:
+    first = start("export", "@quickstart", "-o", "-")
+    second = start("solve", "-", "--json", stdin=first.stdout)
+    third = start("verify", "@quickstart", "-", stdin=second.stdout)
+    assert first.stdout is not None
+    assert second.stdout is not None
+    first.stdout.close()
+    second.stdout.close()
+    code, out, err = finish(third)
+    assert (code, out, err) == (0, "the solution is right, its bound was recomputed\n", "")
+    assert (first.wait(), second.wait()) == (0, 0)
+    for process in (first, second):
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    "given", [("solve", "@large", "--json"), ("solve", "@large"), ("--help",), ("doctor", "--json")]
+)
+def test_a_reader_that_goes_away(given: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = start(*given, stdout=writing)
+    os.close(writing)
+    code, _, err = finish(process)
+    assert (code, err) == (0, "")
+
+
+def test_output_is_written_although_the_reader_has_gone(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = start("solve", "@quickstart", "-o", tmp_path / "o.json", stdout=writing)
+    os.close(writing)
+    assert finish(process)[0] == 0
+    assert json.loads((tmp_path / "o.json").read_text())["status"] == "optimal"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("given", [("solve", "@quickstart"), ("--help",)])
+def test_a_disk_that_is_full(given: tuple[str, ...]) -> None:
+    with open("/dev/full", "wb") as full:
+        code, _, err = finish(start(*given, stdout=full))
+    assert (code, err) == (2, "optsched: error: cannot write standard output: No space left on device\n")
+
+
+def test_closed_streams() -> None:
+    command = " ".join([*SCRIPT, "solve", "@quickstart"])
+    assert subprocess.run(["sh", "-c", f"{command} >&- 2>&-"]).returncode == 0
+
+
+# --- Ctrl-C --------------------------------------------------------------------------------------------------------
+
+
+def test_interrupted_with_an_incumbent(hard: Path, tmp_path: Path) -> None:
+    process = start("solve", hard, *INTEGRAL, "-o", tmp_path / "o.json", "-v")
+    assert process.stderr is not None
+    process.stderr.readline()  # the log tells that the solver has been chosen
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    code, out, err = finish(process)
+    assert code == 0
+    assert "status       feasible  interrupted\n" in out
+    assert "Traceback" not in err
+    told = json.loads((tmp_path / "o.json").read_text())
+    assert (told["status"], told["termination"], told["reproducible"]) == ("feasible", "interrupted", False)
+    assert told["certificate"]["ok"] is True
+
+
+def test_interrupted_before_anything_was_found(tmp_path: Path) -> None:
+    process = start("solve", "-", "-o", tmp_path / "o.json", "-v", stdin=subprocess.PIPE)
+    time.sleep(1.5)  # it waits for its instance
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    code, out, err = finish(process)
+    assert (code, out) == (130, "")
+    assert err.splitlines()[-1] == "optsched: interrupted"
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- a terminal ----------------------------------------------------------------------------------------------------
+
+
+def on_a_terminal(*arguments: object, interrupt_after: float = 0.0) -> tuple[int, str]:
+    """Run with all streams on a terminal of 80 columns; Ctrl-C is typed after some seconds."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ.update(COLUMNS="80", TERM="xterm")
+        os.environ.pop("NO_COLOR", None)
+        os.execv(sys.executable, [*SCRIPT, *map(str, arguments)])
+    text, started, typed = b"", time.monotonic(), False
+    while time.monotonic() - started < 60:
+        if select.select([terminal], [], [], 0.1)[0]:
+            try:
+                data = os.read(terminal, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            text += data
+        if interrupt_after and not typed and time.monotonic() - started > interrupt_after:
+            os.write(terminal, b"\x03")
+            typed = True
+    status = os.waitpid(child, 0)[1]
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(status), text.decode()
+
+
+def test_progress_line_on_a_terminal(hard: Path) -> None:
+    code, text = on_a_terminal("solve", hard, *INTEGRAL, interrupt_after=4.0)
+    assert code == 0
+    assert "solving: incumbent 5" in text
+    assert ", bound 5" in text
+    assert "s (Ctrl-C stops)" in text
+    assert text.index("solving:") < text.index("hard: max-throughput")
+    assert "\x1b[?25h" in text  # the cursor is back
+
+
+def test_no_progress_line_for_what_is_fast_or_quiet(hard: Path) -> None:
+    code, text = on_a_terminal("solve", "@quickstart")
+    assert code == 0
+    assert "solving" not in text
+    assert "\x1b[1;32moptimal" in text
+    code, text = on_a_terminal("solve", hard, *INTEGRAL, "-q", "--time-limit", "1.5")
+    assert (code, text) == (0, "")

@@ -1,0 +1,130 @@
+"""Values as they are typed: durations, key=value, side constraints, pools; numbers as they are shown."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from optsched.cli import tables, values
+from optsched.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("1.5", 1.5), (".5m", 30), ("5m", 300), ("5 min", 300), ("2h", 7200), ("1d", 86400)],
+)
+def test_duration(text: str, seconds: float) -> None:
+    assert values.duration(text, "--time-limit") == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1", "1e3", "inf", "nan", "2x", "1h30m", "1,5", "٣", "9" * 400])
+def test_no_duration(text: str) -> None:
+    with pytest.raises(UsageError, match="--at: found .*, expected seconds or a duration such as 90s, 5m, 2h or 1d"):
+        values.duration(text, "--at")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("true", True), ("false", False), ("null", None), ("3", 3), ("-2.5", -2.5), ("1e3", 1000.0), ('"3"', "3"),
+        ("[1, 2]", [1, 2]), ('{"a": 1}', {"a": 1}), ("literal", "literal"), ("True", "True"), ("", ""),
+        ("NaN", "NaN"), ("Infinity", "Infinity"), ("1e999", "1e999"), ("{broken", "{broken"),
+    ],
+)  # fmt: skip
+def test_value(text: str, expected: Any) -> None:
+    found = values.value(text)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+def test_pairs() -> None:
+    assert values.pairs(["a=1", "b-c=x=y", " d = true "], "-O") == {"a": 1, "b_c": "x=y", "d": True}
+    for wrong in ("a", "=1", ""):
+        with pytest.raises(UsageError, match="-O: found .*, expected key=value"):
+            values.pairs([wrong], "-O")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("deadlines", {"kind": "deadlines"}),
+        ("deadlines:", {"kind": "deadlines"}),
+        ("deadlines:soft=true", {"kind": "deadlines", "soft": True}),
+        ("budget:limit=12.5,per=hour", {"kind": "budget", "limit": 12.5, "per": "hour"}),
+        (
+            'budget:limit=1,pools=["a","b"],note=x, y',
+            {"kind": "budget", "limit": 1, "pools": ["a", "b"], "note": "x, y"},
+        ),
+        ('{"kind": "budget", "limit": 2}', {"kind": "budget", "limit": 2}),
+    ],
+)
+def test_constraint(text: str, expected: dict[str, Any]) -> None:
+    assert values.constraint(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", ":a=1", "a=1", "budget:12", "budget:a=1,a=2"])
+def test_no_constraint(text: str) -> None:
+    with pytest.raises(UsageError):
+        values.constraint(text)
+
+
+def test_pool_sizes() -> None:
+    assert values.pool_sizes("v100:8, p:100:16") == {"v100": 8, "p:100": 16}
+    for wrong in ("", "v100", ":3", "v100:", "v100:-1", "v100:1.5", "a:1,a:2"):
+        with pytest.raises(UsageError, match="--pools"):
+            values.pool_sizes(wrong)
+
+
+def test_numbers() -> None:
+    assert values.whole(" -12 ", "--seed") == -12
+    assert values.whole(None, "--seed") is None
+    assert values.real("1e-9", "--gap") == 1e-9
+    for wrong in ("1.5", "x", "", "1_000", "٣"):
+        with pytest.raises(UsageError, match="--seed: found .*, expected a whole number"):
+            values.whole(wrong, "--seed")
+    for wrong in ("x", "", "nan", "inf", "1e999"):
+        with pytest.raises(UsageError, match="--gap: found .*, expected a number"):
+            values.real(wrong, "--gap")
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [(0, "0 %"), (1e-7, "< 0.1 %"), (0.0004, "< 0.1 %"), (0.001, "0.1 %"), (0.375, "37.5 %"), (0.9999, "> 99.9 %"),
+     (1.0, "100 %"), (1 - 1e-12, "100 %")],
+)  # fmt: skip
+def test_percent(fraction: float, text: str) -> None:
+    assert tables.percent(fraction) == text
+
+
+@pytest.mark.parametrize(
+    ("gap", "text"), [(0.0, "0 %"), (1e-15, "0 %"), (2e-8, "2e-06 %"), (0.0123, "1.2 %"), (86.0, "8,600 %")]
+)
+def test_share(gap: float, text: str) -> None:
+    assert tables.share(gap) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0004, "0.4 ms"), (0.012, "12 ms"), (0.9999, "1 s"), (31.4, "31.4 s"), (600, "10 min"), (31344, "8.71 h"),
+     (295956, "3.43 d"), (1e9, "1.16e+04 d")],
+)  # fmt: skip
+def test_seconds(value: float, text: str) -> None:
+    assert tables.seconds(value) == text
+
+
+def test_names_are_cut_in_the_middle() -> None:
+    assert tables.name("a" * 32) == "a" * 32
+    cut = tables.name("first" + "x" * 40 + "last")
+    assert len(cut) == tables.LONGEST_NAME
+    assert cut.startswith("first")
+    assert cut.endswith("last")
+    assert "..." in cut
+
+
+def test_listed() -> None:
+    assert tables.listed(["a", "b"]) == "a, b"
+    assert tables.listed(list("abcdefg"), most=3) == "a, b, c and 4 more"
+    assert tables.number(1234567.0) == "1.23457e+06"
+    assert not math.isnan(float(tables.rounded(0.123456)))

@@ -1,0 +1,385 @@
+"""What people read: tables that fit, numbers that are right, words that are clear."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import optsched
+from optsched.registry import names
+from optsched.shipped import shipped_names
+
+Write = Callable[..., Path]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 200])
+@pytest.mark.parametrize("name", shipped_names())
+def test_every_view_fits(run: Any, name: str, columns: int) -> None:
+    for formulation in names("formulation"):
+        for command in ("solve", "explain"):
+            result = run(command, f"@{name}", "-f", formulation, columns=columns)
+            assert result.code in (0, 2, 4), result.err
+            _fits(result.out, columns)
+    _fits(run("validate", f"@{name}", columns=columns).out, columns)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize(
+    "given",
+    [["formulations"], ["formulations", "max-min-fairness"], ["formulations", "deadlines"], ["solvers"], ["instances"]],
+)
+def test_every_catalogue_fits(run: Any, given: list[str], columns: int) -> None:
+    _fits(run(*given, columns=columns).out, columns)
+
+
+def _fits(text: str, columns: int) -> None:
+    assert max(map(len, text.splitlines()), default=0) <= min(columns, 100)
+    assert not any(line != line.rstrip() for line in text.splitlines())
+
+
+def test_widest_without_a_terminal_is_100(run: Any) -> None:
+    out = run("explain", "@quickstart", "-C", "deadlines").out
+    assert 80 < max(map(len, out.splitlines())) <= 100
+
+
+def test_the_whole_of_a_small_solution(run: Any, small: dict[str, Any], write: Write) -> None:
+    out = run("solve", write(small), "-f", "max-throughput").out
+    expected = [
+        "small: max-throughput",
+        "4 jobs, 2 classes, 4 columns",
+        "6 usable GPUs in 2 pools: fast 2, slow 4",
+        "",
+        "status       optimal",
+        "objective    4 steps/s  total throughput",
+        "bound        4 steps/s  gap 0 %",
+        "cost         4.50 USD/h",
+        "",
+        "job   GPUs    fast    slow   steps/s",
+        "────────────────────────────────────",
+        "a        1           100 %         1",
+        "b        2   100 %                 3",
+        "",
+        "pool   GPUs   used   utilisation   one more is worth",
+        "────────────────────────────────────────────────────",
+        "fast      2      2         100 %                   1",
+        "slow      4      1        25.0 %",
+        "worth: rise of the total throughput (steps/s) for one more, at the margin",
+        "",
+        "Not placed: 2 jobs",
+        "- wide: can run nowhere: fast: needs 9 GPUs, but only 2 are usable; slow: needs 9 GPUs, but only 4",
+        "  are usable",
+        "- done: no step left to do",
+    ]
+    assert [line for line in out.splitlines() if not line.startswith(("time", "certificate", "solver"))] == expected
+
+
+def test_pairs_are_told_as_a_plus_b(run: Any) -> None:
+    out = run("solve", "@packing").out
+    line = next(line for line in out.splitlines() if line.startswith("resnet-18-1 + resnet-18-7"))
+    first, second = line.split()[-3], line.split()[-1]
+    told = run("solve", "@packing", "--json").json
+    row = next(row for row in told["allocation"] if row.get("jobs") == ["resnet-18-1", "resnet-18-7"])
+    assert f"{100 * row['fraction']:.1f} %" in line
+    assert float(first) == pytest.approx(float(second))  # two jobs of one workload
+
+
+def test_twenty_jobs_are_shown_and_the_rest_counted(run: Any) -> None:
+    out = run("solve", "@large").out
+    assert sum(line.startswith("j0") for line in out.splitlines()) == 20
+    assert "... and 1,980 more jobs (use -o or --json)" in out
+
+
+def test_elastic_jobs_get_a_line_per_configuration(run: Any, write: Write) -> None:
+    document = {
+        "format": "optsched-instance/1", "name": "elastic",
+        "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 4}]},
+        "jobs": [
+            {"id": "a", "gpus": {"min": 1, "max": 4, "levels": [1, 4]}, "steps": 9,
+             "throughput": {"p": {"1": 1, "4": 2}}},
+            {"id": "b", "gpus": 1, "steps": 9, "throughput": {"p": 1.0}},
+            {"id": "c", "gpus": 1, "steps": 9, "throughput": {"p": 1.0}},
+        ],
+    }  # fmt: skip
+    out = run("solve", write(document), "-f", "max-throughput").out
+    table = out[out.index("job   pool") :].splitlines()
+    assert table[0].split() == ["job", "pool", "GPUs", "nodes", "time", "steps/s"]
+    allocated = run("solve", write(document), "-f", "max-throughput", "--json").json["allocation"]
+    assert sum(line.split()[:1] == [row["job"]] for row in allocated for line in table) >= 3
+
+
+def test_options_without_a_pool_are_told_by_their_attributes(run: Any, write: Write) -> None:
+    document = {
+        "format": "optsched-instance/1", "name": "options",
+        "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 1}],
+                    "resources": [{"name": "budget", "kind": "consumable", "capacity": 3}]},
+        "jobs": [{"id": "a", "steps": 10, "options": [
+            {"throughput": 1, "uses": {"budget": 2}, "attributes": {"servers": 2, "plan": "b"}}]}],
+    }  # fmt: skip
+    out = run("solve", write(document), "-f", "max-throughput").out
+    assert "job   option               time   steps/s" in out
+    assert "a     servers=2, plan=b   100 %         1" in out
+    assert "resource   capacity   used   utilisation" in out
+    assert "budget            3      2        66.7 %" in out
+
+
+def test_jobs_without_anything_are_named(run: Any) -> None:
+    out = run("solve", "@quickstart", "-f", "max-throughput", "-O", "integral=true").out
+    assert "3 jobs get nothing: gpt-2-small-6, bert-large-8, vit-b16-12\n" in out
+    assert "options      integral=true\n" in out
+    assert "one more is worth" not in out
+
+
+def test_prices_are_not_told_of_a_point_that_is_not_optimal(run: Any) -> None:
+    given = ("@quickstart", "--solver", "highs-ipm", "--work-limit", "1")
+    out = run("solve", *given).out
+    assert "status       feasible  the work limit was reached" in out
+    assert "one more is worth" not in out
+    assert "Prices are told of optimal solutions only." in run("explain", *given).out
+
+
+def test_names_cannot_write_on_the_terminal(run: Any, small: dict[str, Any], write: Write) -> None:
+    small["name"] = "evil\x1b[31m\nname"
+    small["jobs"][0]["id"] = "\x1b]0;title\x07[red]a\n" + "y" * 60
+    small["jobs"][3]["id"] = "\x9b2J"
+    path = write(small)
+    for command in ("solve", "explain", "validate"):
+        out = run(command, path).out
+        assert all(char.isprintable() or char == "\n" for char in out)
+        _fits(out, 100)
+    assert "\\x1b]0;title\\x...yyyyyyyyy" in run("solve", path).out
+
+
+def test_standard_output_in_ascii(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+    import sys
+
+    from optsched.cli.main import main
+
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    assert main(["solve", "@quickstart"]) == 0
+    sys.stdout.flush()
+    text = raw.getvalue().decode("ascii")
+    assert "v100 |    8 |    8 |" in text
+    assert "\\u" not in text
+
+
+def test_colour_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+    import sys
+
+    from optsched.cli.main import main
+
+    class Terminal(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return True
+
+    def shown(**environment: str) -> str:
+        raw = io.BytesIO()
+        monkeypatch.setattr(sys, "stdout", Terminal(raw, encoding="utf-8"))
+        for name, value in {"TERM": "xterm-256color", "NO_COLOR": "", **environment}.items():
+            monkeypatch.setenv(name, value)
+        assert main(["solve", "@quickstart"]) == 0
+        sys.stdout.flush()
+        return raw.getvalue().decode()
+
+    assert "\x1b[1;32moptimal\x1b[0m" in shown()
+    assert "\x1b" not in shown(NO_COLOR="1")
+    assert "\x1b" not in shown(TERM="dumb")
+
+
+# --- explain -------------------------------------------------------------------------------------------------------
+
+
+def test_explain_tells_prices_that_are_finite_differences(run: Any, document: dict[str, Any], write: Write) -> None:
+    told = run("explain", "@quickstart", "--json").json
+    step = 1e-3
+    base = optsched.solve("@quickstart").objective
+    program = optsched.compile(optsched.load("@quickstart"))
+    assert base is not None
+    for row, (pool, price) in enumerate(told["prices"].items()):
+        assert pool == program.resources.names[row]
+        changed = optsched.compile(optsched.load("@quickstart"))
+        changed.resources.capacity[row] += step
+        more = optsched.solve(changed).objective
+        assert more is not None
+        assert (more - base) / step == pytest.approx(price, rel=1e-3)
+
+
+def test_explain_tells_what_holds_the_level_down(run: Any) -> None:
+    told = run("explain", "@quickstart", "--json").json
+    assert sum(item["share"] for item in told["holding"]) == pytest.approx(1.0)
+    shares = [item["share"] for item in told["holding"]]
+    assert shares == sorted(shares, reverse=True)
+    out = run("explain", "@quickstart").out
+    assert "Jobs that hold the smallest normalised throughput per GPU and weight down\n" in out
+    assert told["holding"][0]["job"] in out
+    assert "Jobs that hold the makespan up\n" in run("explain", "@quickstart", "-f", "makespan").out
+
+
+def test_explained_share_is_an_elasticity(run: Any, document: dict[str, Any], write: Write) -> None:
+    """A makespan job with 1 % fewer steps is as good as one that runs 1 % faster."""
+    told = run("explain", "@quickstart", "-f", "makespan", "--json").json
+    item = told["holding"][0]
+    job = next(job for job in document["jobs"] if job["id"] == item["job"])
+    job["steps"] *= 1 - 1e-4
+    less = run("solve", write(document), "-f", "makespan", "--json").json["objective"]
+    assert (told["objective"] - less) / told["objective"] / 1e-4 == pytest.approx(item["share"], rel=1e-2)
+
+
+def test_explain_prices_requirements(run: Any, document: dict[str, Any], write: Write) -> None:
+    told = run("explain", "@quickstart", "-C", "deadlines", "--json").json
+    assert [item["constraint"] for item in told["requirements"]] == ["deadlines"]
+    item = told["requirements"][0]
+    assert item["requirement"].startswith("job vgg-16-5 needs ")
+    job = next(job for job in document["jobs"] if job["id"] == "vgg-16-5")
+    job["steps"] *= 1 - 1e-4
+    more = run("solve", write(document), "-C", "deadlines", "--json").json["objective"]
+    assert (more - told["objective"]) / 1e-4 * 0.01 == pytest.approx(item["worth"], rel=1e-2)
+    assert (
+        "Requirements that cost something:\n- job vgg-16-5 needs "
+        in run("explain", "@quickstart", "-C", "deadlines").out
+    )
+
+
+def test_explain_infeasible(run: Any) -> None:
+    result = run("explain", "@infeasible")
+    assert result.code == 4
+    assert "These requirements cannot all hold:\n- pool a100 has 4 usable GPUs\n" in result.out
+    told = run("explain", "@infeasible", "--json")
+    assert told.code == 4
+    assert len(told.json["conflicts"]) == 3
+    assert told.json["prices"] == {}
+
+
+def test_explain_tells_that_more_would_not_help(run: Any, small: dict[str, Any], write: Write) -> None:
+    out = run("explain", write(small), "-f", "max-throughput").out
+    assert "More of slow would not help.\n" in out
+    del small["jobs"][1:]
+    assert "No resource binds: more of any would not help.\n" in run("explain", write(small)).out
+    rule = run("explain", "@quickstart", "-f", "isolated").out
+    assert "An integer program or a rule has no prices.\n" in rule
+
+
+def test_explain_quietly(run: Any) -> None:
+    assert run("explain", "@quickstart", "-q").out == ""
+
+
+def test_explain_refuses_what_is_not_certified(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    from optsched import api
+
+    good = optsched.solve("@quickstart")
+    bad = replace(good, certificate=replace(good.certificate, ok=False, problems=("a row is violated",)))
+    monkeypatch.setattr(api, "solve", lambda *_, **__: bad)
+    result = run("explain", "@quickstart", "--json")
+    assert (result.code, result.out) == (6, "")
+    assert result.err == "optsched: error: the certificate failed: a row is violated\n"
+
+
+# --- validate ------------------------------------------------------------------------------------------------------
+
+
+def test_validate_counts(run: Any, small: dict[str, Any], write: Write) -> None:
+    told = run("validate", write(small), "--json").json
+    assert (told["jobs"], told["present"], told["kinds"], told["columns"]) == (4, 2, 3, 4)
+    assert told["pools"] == {"fast": 2, "slow": 4}
+    assert told["dropped"] == {"more GPUs than the pool has": 2}
+    assert told["classes"] == dict.fromkeys(names("formulation"), 2)
+    assert [row["job"] for row in told["unplaced"]] == ["wide", "done"]
+    assert told["sha256"] == optsched.load(write(small)).sha256
+
+
+def test_validate_view(run: Any) -> None:
+    out = run("validate", "@packing").out
+    assert out.startswith(
+        "packing: valid optsched-instance/1\n\njobs         24, of which 24 can run now, in 10 kinds\n"
+    )
+    told = run("validate", "@packing", "--json").json
+    assert f"columns      {told['columns']}, {told['pairs']} of them pairs\n" in out
+    assert "constraints  deadlines\n" in run("validate", "@infeasible").out
+    assert run("validate", "@packing", "-q").out == ""
+
+
+def test_validate_schema(run: Any, document: dict[str, Any]) -> None:
+    import jsonschema
+
+    schema = run("validate", "--schema").json
+    jsonschema.validate(document, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document | {"jobs": 5}, schema)
+
+
+def test_validate_without_an_instance(run: Any) -> None:
+    result = run("validate")
+    assert (result.code, result.err) == (2, "optsched: error: missing argument INSTANCE\n")
+
+
+# --- catalogues ----------------------------------------------------------------------------------------------------
+
+
+def test_formulations_lists_all(run: Any) -> None:
+    told = run("formulations", "--json").json
+    assert [item["name"] for item in told["formulations"]] == names("formulation")
+    assert [item["name"] for item in told["constraints"]] == names("constraint")
+    out = run("formulations").out
+    assert all(name in out for name in (*names("formulation"), *names("constraint")))
+
+
+def test_one_formulation_in_full(run: Any) -> None:
+    out = run("formulations", "makespan").out
+    assert out.startswith("makespan, a formulation\n\nobjective  min  makespan, s\nreads      gang, steps_left\n")
+    assert "Minimise the time M in which every job can do its remaining steps" in out
+    assert "Options (-O KEY=VALUE)\n" in out
+    assert out.endswith("reference_pool   text | null    null\n")
+    told = run("formulations", "makespan", "--json").json
+    assert [option["name"] for option in told["options"]] == ["agnostic", "reference_pool"]
+    assert told["options"][0]["default"] is False
+
+
+def test_one_side_constraint_in_full(run: Any) -> None:
+    out = run("formulations", "deadlines").out
+    assert out.startswith("deadlines, a side constraint\n\nEvery job with a deadline gets the throughput")
+    assert "Options (-C deadlines:KEY=VALUE)\n" in out
+
+
+def test_no_such_formulation(run: Any) -> None:
+    result = run("formulations", "makespam")
+    assert result.code == 2
+    assert "unknown formulation 'makespam'" in result.err
+
+
+def test_solvers_tells_versions_and_what_is_missing(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    told = {item["name"]: item for item in run("solvers", "--json").json["solvers"]}
+    assert set(told) == set(names("solver"))
+    assert all(item["version"] and not item["reason"] for item in told.values())
+    assert "integer" in told["highs"]["capabilities"]
+    assert "integer" not in told["clarabel"]["capabilities"]
+    monkeypatch.setitem(sys.modules, "clarabel", None)
+    told = {item["name"]: item for item in run("solvers", "--json").json["solvers"]}
+    assert told["clarabel"]["version"] is None
+    assert told["clarabel"]["reason"].startswith("solver clarabel cannot be loaded")
+    assert "not available" in run("solvers").out
+    result = run("solve", "@quickstart", "--solver", "clarabel")
+    assert result.code == 7
+    assert result.err.startswith("optsched: error: solver clarabel cannot be loaded")
+
+
+def test_instances_lists_all_with_words(run: Any) -> None:
+    told = run("instances", "--json").json["instances"]
+    assert [item["name"] for item in told] == [f"@{name}" for name in shipped_names()]
+    assert all(item["description"] for item in told)
+    assert {item["name"]: item["jobs"] for item in told}["@large"] == 2000
+    assert "@quickstart" in run("instances").out
+
+
+def test_json_of_every_catalogue_is_json_alone(run: Any) -> None:
+    for command in (["formulations"], ["formulations", "isolated"], ["solvers"], ["instances"]):
+        assert json.dumps(run(*command, "--json").json)

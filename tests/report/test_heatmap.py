@@ -1,0 +1,203 @@
+"""The allocation heatmap: numbers, labels, sizes, files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import optsched
+from optsched.errors import UsageError
+from optsched.report import allocation_heatmap, heatmap_rows, save_picture
+from optsched.report.heatmap import MAX_BANDS, MAX_LABELLED
+from optsched.solution import Solution
+
+mpl = pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(scope="module")
+def quickstart() -> Solution:
+    return optsched.solve("@quickstart", "max-min-fairness")
+
+
+@pytest.fixture(scope="module")
+def large() -> Solution:
+    return optsched.solve("@large", "max-min-fairness")
+
+
+def texts(ax: object) -> str:
+    return "\n".join(text.get_text() for text in ax.figure.findobj(mpl.text.Text))  # type: ignore[attr-defined]
+
+
+def test_a_row_per_job_with_its_fractions(quickstart: Solution) -> None:
+    rows = heatmap_rows(quickstart.allocation)
+    assert rows.places == ("v100", "p100", "k80")
+    assert len(rows.labels) == 12
+    assert rows.labels[1] == "bert-base-2 (4)"
+    wanted = np.zeros((12, 3))
+    names = [job.id for job in quickstart.instance.jobs]
+    for record in quickstart.allocation.to_records():
+        wanted[names.index(record["job"]), rows.places.index(record["pool"])] += record["fraction"]
+    np.testing.assert_allclose(rows.fraction, wanted, atol=1e-12)
+    assert not rows.runs[names.index("vit-b16-12"), 2]
+    assert rows.runs.sum() == 35
+
+
+def test_a_pair_counts_for_both_jobs() -> None:
+    solution = optsched.solve("@packing", "max-min-fairness")
+    rows = heatmap_rows(solution.allocation)
+    names = [job.id for job in solution.instance.jobs]
+    wanted = np.zeros((24, 2))
+    records = solution.allocation.to_records()
+    assert any("jobs" in record for record in records)
+    for record in records:
+        for job in record.get("jobs", [record.get("job")]):
+            wanted[names.index(job), rows.places.index(record["pool"])] += record["fraction"]
+    np.testing.assert_allclose(rows.fraction, wanted, atol=1e-12)
+    assert rows.fraction.sum(axis=1).max() <= 1 + 1e-9
+
+
+def test_many_equal_jobs_are_drawn_by_class() -> None:
+    rates = np.repeat([[4.0, 1.0], [2.0, 1.0], [3.0, 0.0]], 40, axis=0)
+    instance = optsched.Instance.from_arrays(pools={"a": 20, "b": 40}, throughput=rates)
+    solution = optsched.solve(instance, "max-min-fairness")
+    rows = heatmap_rows(solution.allocation)
+    assert rows.labels == ("j0 (1) and 39 like it", "j40 (1) and 39 like it", "j80 (1) and 39 like it")
+    assert rows.size.tolist() == [40, 40, 40]
+    gpus = rows.fraction.T @ rows.size
+    np.testing.assert_allclose(gpus, solution.allocation.usage, atol=1e-9)
+    assert "mean of the row's jobs" in texts(allocation_heatmap(solution))
+
+
+def test_many_different_jobs_are_sorted_and_put_in_bands(large: Solution) -> None:
+    rows = heatmap_rows(large.allocation)
+    assert rows.labels == ()
+    assert len(rows.size) == MAX_BANDS
+    assert rows.size.sum() == 2000
+    time = rows.fraction.T @ rows.size
+    table = large.allocation.rows
+    by_pool = np.bincount(large.allocation.classes.pool[table.column], table.fraction, minlength=4)
+    np.testing.assert_allclose(time, by_pool, atol=1e-6)
+
+
+def test_a_negligible_fraction_is_no_use_of_a_pool() -> None:
+    instance = optsched.Instance.from_arrays(
+        pools={"a": 60, "b": 60}, throughput=np.random.default_rng(1).uniform(1, 2, (200, 2))
+    )
+    rows = heatmap_rows(optsched.solve(instance, "max-throughput", solver="clarabel").allocation)
+    used = rows.fraction >= 5e-4
+    first_idle = int(np.flatnonzero(~used.any(axis=1))[0])
+    assert not used[first_idle:].any()
+
+
+def test_the_picture_says_what_it_shows(quickstart: Solution) -> None:
+    ax = allocation_heatmap(quickstart)
+    assert ax.get_title(loc="left") == "quickstart: fraction of time on each pool"
+    assert ax.get_xlabel() == "pool (GPUs in use, mean over time)"
+    assert ax.get_ylabel() == "job (GPUs)"
+    words = texts(ax)
+    for part in ("max-min-fairness: optimal, objective 0.9714", "12 jobs", "8 of 8", "fraction of time", "grey"):
+        assert part in words
+    assert ax.get_yticklabels()[0].get_text() == "resnet-50-1 (1)"
+
+
+def test_own_axes_are_used(quickstart: Solution) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    assert allocation_heatmap(quickstart, right) is right
+    assert not left.images
+    assert len(right.images) == 1
+
+
+def test_colours_do_not_depend_on_the_values(quickstart: Solution, large: Solution) -> None:
+    first, second = (allocation_heatmap(solution).images[0] for solution in (quickstart, large))
+    assert first.get_clim() == second.get_clim()
+    assert first.cmap(0.5) == second.cmap(0.5)
+
+
+def test_jobs_outside_the_program_are_counted() -> None:
+    instance = optsched.Instance.from_arrays(pools={"a": 2}, throughput=[[1.0], [0.0], [2.0]])
+    assert "2 jobs, 1 not in the program" in texts(allocation_heatmap(optsched.solve(instance, "max-throughput")))
+
+
+def test_options_without_a_pool_have_a_place_of_their_own() -> None:
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {
+            "pools": [{"name": "a", "nodes": 1, "gpus_per_node": 1}],
+            "resources": [{"name": "slots", "capacity": 1}],
+        },
+        "jobs": [{"id": "x", "options": [{"throughput": 1.0, "uses": {"slots": 2}}]}],
+    }
+    rows = heatmap_rows(optsched.solve(optsched.Instance.from_document(document), "max-throughput").allocation)
+    assert rows.places == ("a", "no pool")
+    np.testing.assert_allclose(rows.fraction, [[0.0, 0.5]])
+
+
+def test_one_job_is_enough_for_a_picture(tmp_path: Path) -> None:
+    instance = optsched.Instance.from_arrays(
+        pools={"a": 1}, throughput=[[1.0]], ids=["a job of a very, very long name"]
+    )
+    ax = allocation_heatmap(optsched.solve(instance, "max-throughput"))
+    assert ax.get_yticklabels()[0].get_text() == "a job of a very, very long … (1)"
+    save_picture(ax, tmp_path / "one.png")
+
+
+@pytest.mark.parametrize("formulation", ["max-min-fairness", "max-throughput"])
+def test_without_an_allocation_there_is_no_picture(formulation: str) -> None:
+    infeasible = optsched.solve("@infeasible", formulation)
+    with pytest.raises(UsageError, match="the solution is infeasible: there is no allocation to draw"):
+        allocation_heatmap(infeasible)
+
+
+def test_without_jobs_there_is_no_picture() -> None:
+    instance = optsched.Instance.from_arrays(pools={"a": 1}, throughput=[[0.0]])
+    with pytest.raises(UsageError, match="no job is in the program"):
+        allocation_heatmap(optsched.solve(instance, "max-throughput"))
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_files_are_the_same_bytes_each_time(quickstart: Solution, kind: str, tmp_path: Path) -> None:
+    contents = []
+    for name in ("first", "second"):
+        save_picture(allocation_heatmap(quickstart), tmp_path / f"{name}.{kind}")
+        contents.append((tmp_path / f"{name}.{kind}").read_bytes())
+    assert contents[0] == contents[1]
+    for word in (b"CreationDate", b"<dc:date", b"Software", b"tIME"):
+        assert word not in contents[0]
+
+
+def test_other_files_are_refused(quickstart: Solution, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"expected a name that ends in \.png, \.svg or \.pdf"):
+        save_picture(allocation_heatmap(quickstart), tmp_path / "picture.docx")
+    with pytest.raises(UsageError, match="cannot write"):
+        save_picture(allocation_heatmap(quickstart), tmp_path / "nowhere" / "picture.png")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_matplotlib_is_told_by_its_extra() -> None:
+    program = """
+import sys
+sys.modules["matplotlib"] = None
+import optsched
+from optsched.errors import OptschedError
+from optsched.report import allocation_heatmap
+try:
+    allocation_heatmap(optsched.solve("@quickstart"))
+except OptschedError as error:
+    print(error.exit_code, error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("7 pictures need matplotlib")
+    assert "pip install 'optsched[plot]'" in done.stdout
+
+
+def test_labels_fit_the_limit() -> None:
+    rates = np.random.default_rng(0).uniform(1, 2, (MAX_LABELLED, 2))
+    solution = optsched.solve(optsched.Instance.from_arrays(pools={"a": 9, "b": 9}, throughput=rates))
+    assert len(heatmap_rows(solution.allocation).labels) == MAX_LABELLED

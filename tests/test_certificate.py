@@ -1,0 +1,390 @@
+"""Certificates: bounds against brute force, residuals by hand, and solvers that lie."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import optsched
+from optsched import api, registry
+from optsched.engine import Engine, elastic_relaxation
+from optsched.errors import Interrupted, SolverCrashed
+from optsched.program import LinearArrays, LinearProgram
+from optsched.program.arrays import Block
+from optsched.solution import PointStatus, Solution, Status, Termination, Values, certify_point, dual_bound, gap_of
+from optsched.solution.certificate import dual_residual, is_bounded, residuals_of, worst_row
+from optsched.solvers import Limits, Session, Solver
+from optsched.solvers.clarabel import Clarabel
+from optsched.solvers.highs import Highs
+
+QUICK = settings(max_examples=150, deadline=None, derandomize=True)
+INFINITY = float("inf")
+
+
+def program(
+    matrix: Any, row_lower: Any, row_upper: Any, lower: Any, upper: Any, cost: Any, *, maximise: bool = True,
+    offset: float = 0.0, implied: tuple[Any, Any] | None = None, integer: Any = False,
+) -> LinearArrays:  # fmt: skip
+    """Arrays of a linear program; implied bounds are the column bounds unless given."""
+    A = sp.csc_matrix(np.atleast_2d(np.asarray(matrix, float)))
+    rows, columns = A.shape
+    implied = (lower, upper) if implied is None else implied
+
+    def vector(value: Any, count: int) -> Any:
+        return np.array(np.broadcast_to(np.asarray(value, float), (count,)))
+
+    return LinearArrays(
+        A, vector(row_lower, rows), vector(row_upper, rows), vector(lower, columns), vector(upper, columns),
+        vector(cost, columns), np.array(np.broadcast_to(integer, (columns,))), maximise, offset,
+        vector(implied[0], columns), vector(implied[1], columns), (Block("rows", 0, rows),), (Block("x", 0, columns),),
+    )  # fmt: skip
+
+
+# --- the bound -----------------------------------------------------------------------------------------------------
+
+small = st.integers(-4, 4)
+
+
+@st.composite
+def feasible_programs(draw: st.DrawFn) -> LinearArrays:
+    """Small programs in a box around an integer point that is feasible; rows with one side, both, or equal sides.
+
+    Some columns have their upper bound as a row only: an infinite bound with a finite implied one.
+    """
+    columns, rows = draw(st.integers(1, 3)), draw(st.integers(0, 3))
+    numbers = st.lists(small, min_size=columns, max_size=columns)
+    point = np.array(draw(numbers))
+    matrix = np.array([draw(numbers) for _ in range(rows)]).reshape(rows, columns)
+    lower = point - np.array(draw(st.lists(st.integers(0, 3), min_size=columns, max_size=columns)))
+    upper = point + np.array(draw(st.lists(st.integers(0, 3), min_size=columns, max_size=columns)))
+    slack = st.one_of(st.integers(0, 4), st.just(INFINITY))
+    activity = matrix @ point
+    row_lower = activity - np.array([draw(slack) for _ in range(rows)])
+    row_upper = activity + np.array([draw(slack) for _ in range(rows)])
+    free = np.array(draw(st.lists(st.booleans(), min_size=columns, max_size=columns)))
+    limits = np.eye(columns)[free]
+    return program(
+        np.vstack([matrix, limits]),
+        np.concatenate([row_lower, np.full(len(limits), -INFINITY)]),
+        np.concatenate([row_upper, upper[free]]),
+        lower,
+        np.where(free, INFINITY, upper),
+        draw(numbers),
+        maximise=draw(st.booleans()),
+        offset=draw(st.integers(-5, 5)),
+        implied=(lower, upper),
+    )
+
+
+def brute_force(arrays: LinearArrays) -> float:
+    """The optimum as the best of all vertices."""
+    matrix = np.vstack([arrays.A.toarray(), np.eye(arrays.shape[1])])
+    low = np.concatenate([arrays.row_lower, arrays.implied_lower])
+    high = np.concatenate([arrays.row_upper, arrays.implied_upper])
+    planes = [
+        (row, side) for row, sides in enumerate(zip(low, high, strict=True)) for side in sides if np.isfinite(side)
+    ]
+    best = -INFINITY
+    sign = 1.0 if arrays.maximise else -1.0
+    for chosen in combinations(planes, arrays.shape[1]):
+        rows = matrix[[row for row, _ in chosen]]
+        if abs(np.linalg.det(rows)) < 1e-9:
+            continue
+        x = np.linalg.solve(rows, [side for _, side in chosen])
+        if (matrix @ x >= low - 1e-9).all() and (matrix @ x <= high + 1e-9).all():
+            best = max(best, sign * (arrays.cost @ x))
+    return sign * best + arrays.offset
+
+
+@QUICK
+@given(feasible_programs(), st.data())
+def test_any_multipliers_give_a_valid_bound(arrays: LinearArrays, data: st.DataObject) -> None:
+    y = np.array([data.draw(st.floats(-5, 5)) for _ in range(arrays.shape[0])])
+    bound, optimum = dual_bound(arrays, y), brute_force(arrays)
+    assert bound is not None
+    slack = 1e-9 * (1 + abs(bound))
+    assert bound >= optimum - slack if arrays.maximise else bound <= optimum + slack
+
+
+@QUICK
+@given(feasible_programs(), st.sampled_from([Highs, Clarabel]))
+def test_optimal_duals_give_the_optimum(arrays: LinearArrays, solver: type[Solver]) -> None:
+    values = solver().open(arrays).run(Limits())
+    assert values.y is not None
+    bound, optimum = dual_bound(arrays, values.y), brute_force(arrays)
+    assert bound == pytest.approx(optimum, rel=1e-6, abs=1e-6)
+    assert dual_residual(arrays, values.y) < 1e-6
+
+
+def test_signs_for_maximum_and_minimum() -> None:
+    """max x + y, x + 2 y <= 4, x <= 3: optimum 3.5 with y = 1/2; its mirror image is a minimum."""
+    arrays = program([[1, 2]], -INFINITY, 4, 0, [3, INFINITY], [1, 1], implied=(0, [3, 2]))
+    assert dual_bound(arrays, np.array([0.5])) == 3.5
+    assert dual_bound(arrays, np.array([0.0])) == 5.0
+    assert dual_bound(arrays, np.array([-7.0])) == 5.0  # the wrong sign is cut off
+    mirror = replace(arrays, cost=-arrays.cost, maximise=False, offset=10.0)
+    assert dual_bound(mirror, np.array([-0.5])) == 6.5
+    assert dual_bound(mirror, np.array([0.5])) == 5.0
+
+
+def test_a_column_without_any_bound_spoils_the_bound_unless_its_reduced_cost_is_zero() -> None:
+    arrays = program([[1, 1]], -INFINITY, 4, [0, -INFINITY], [3, INFINITY], [1, 1])
+    assert dual_bound(arrays, np.array([0.5])) is None
+    assert dual_bound(arrays, np.array([1.0])) == 4.0
+    assert not is_bounded(arrays)
+    assert is_bounded(program([[1.0]], 0, 1, 0, 1, [1]))
+
+
+@pytest.mark.parametrize("y", [np.nan, np.inf, -np.inf])
+def test_duals_that_are_no_numbers_prove_nothing(y: float) -> None:
+    assert dual_bound(program([[1.0]], 0, 1, 0, 1, [1]), np.array([y])) is None
+
+
+def test_an_overflow_proves_nothing() -> None:
+    arrays = program([[1e300]], -INFINITY, 1e300, 0, 1, [1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert dual_bound(arrays, np.array([1e300])) is None
+
+
+def test_no_row_and_no_column() -> None:
+    assert dual_bound(program(np.zeros((0, 2)), 0, 0, 0, [2, 3], [1, -1]), np.zeros(0)) == 2.0
+    assert dual_bound(program(np.zeros((1, 0)), 0, 1, 0, 0, []), np.zeros(1)) == 0.0
+
+
+def test_dual_residual_counts_signs_that_implied_bounds_forgive() -> None:
+    """With y = 0.4 the bound holds through x2 <= 2, but the reduced cost 0.2 of x2 has the wrong sign."""
+    arrays = program([[1, 2]], -INFINITY, 4, 0, [3, INFINITY], [1, 1], implied=(0, [3, 2]))
+    assert dual_residual(arrays, np.array([0.5])) == 0.0
+    assert dual_residual(arrays, np.array([0.4])) == pytest.approx(0.2 / 1.8)
+    assert dual_residual(arrays, np.array([-0.1])) == 1.0  # a row without lower side
+
+
+# --- residuals, gap, points ----------------------------------------------------------------------------------------
+
+
+def test_residuals_are_relative_to_the_terms() -> None:
+    arrays = program([[100, 0], [1, 1]], [-INFINITY, 2], [50, INFINITY], 0, [1, 10], [1, 1], integer=[False, True])
+    residuals = residuals_of(arrays, np.array([0.6, 1.25]))
+    assert residuals["rows"] == pytest.approx(10 / 60)  # the first row; the second lacks 0.15 of 1.85
+    assert worst_row(arrays, np.array([0.6, 1.25])) == ("rows", 0)
+    assert residuals["columns"] == 0.0
+    assert residuals["integrality"] == pytest.approx(0.25)
+    assert residuals_of(arrays, np.array([-0.5, 12.0]))["columns"] == pytest.approx(0.5)
+    assert residuals_of(arrays, np.array([0.5, 30.0]))["columns"] == pytest.approx(20 / 30)
+    assert residuals_of(arrays, np.array([0.5, 2.0])) == {"rows": 0.0, "columns": 0.0, "integrality": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("x", "stated", "problem"),
+    [
+        ([0.5, 2.0], 2.5, None),
+        ([0.6, 2.0], 2.6, "row rows[0] is violated"),
+        ([0.5, -1.0], -0.5, "row rows[1] is violated"),
+        ([0.5, 11.0], 11.5, "a column bound is violated"),
+        ([0.5, 2.5], 3.0, "an integer column is off by 0.5"),
+        ([0.5, 2.0], 2.51, "the stated objective 2.51 is not that of the point, 2.5"),
+        ([0.5, 2.0], np.nan, "the stated objective nan"),
+        ([0.5, np.nan], 2.5, "the point has infinite or missing entries"),
+        ([0.5], 2.5, "the point has infinite or missing entries"),
+    ],
+)
+def test_certify_point(x: list[float], stated: float, problem: str | None) -> None:
+    arrays = program([[100, 0], [1, 1]], [-INFINITY, 2], [50, INFINITY], 0, [1, 10], [1, 1], integer=[False, True])
+    certificate = certify_point(arrays, np.array(x), stated, "dual")
+    assert certificate.ok == (problem is None)
+    if problem is None:
+        assert certificate.proof == "dual"
+    else:
+        assert any(told.startswith(problem) for told in certificate.problems), certificate.problems
+
+
+@pytest.mark.parametrize(
+    ("objective", "bound", "gap"),
+    [
+        (10.0, 11.0, 0.1), (-10.0, -11.0, 0.1), (10.0, 9.0, 0.1), (0.0, 0.0, 0.0), (0.0, 1e-9, 1.0), (2.0, 2.0, 0.0),
+        (None, 1.0, None), (1.0, None, None), (INFINITY, INFINITY, None), (1.0, INFINITY, None),
+    ],
+)  # fmt: skip
+def test_gap_of(objective: float | None, bound: float | None, gap: float | None) -> None:
+    assert gap_of(objective, bound) == (gap if gap is None else pytest.approx(gap))
+
+
+def test_elastic_relaxation_measures_the_least_violation() -> None:
+    arrays = program([[1.0], [1.0]], [3, -INFINITY], [INFINITY, 1], 0, INFINITY, [1], implied=(0, 5))
+    values = Highs().open(elastic_relaxation(arrays)).run(Limits())
+    assert values.objective == pytest.approx(2 / 3)  # x = 1 and 2 of the 3 are missing
+
+
+# --- solvers that lie ----------------------------------------------------------------------------------------------
+
+
+class Liar(Solver):
+    """HiGHS, with its values changed by `Liar.lie` before they are handed over."""
+
+    name: ClassVar[str] = "liar"
+    capabilities = Highs.capabilities
+    lie: ClassVar[Any] = staticmethod(lambda values: values)
+
+    @classmethod
+    def version(cls) -> str:
+        return "0"
+
+    def open(self, arrays: LinearArrays) -> Session:
+        return LyingSession(arrays)
+
+
+class LyingSession(Session):
+    def run(self, limits: Limits) -> Values:
+        values: Values = Liar.lie(Highs().open(self.arrays).run(limits))
+        return values
+
+
+@pytest.fixture(autouse=True)
+def _liar_in_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = registry.catalogue
+    liar = {"liar": f"{__name__}:Liar"}
+    monkeypatch.setattr(registry, "catalogue", lambda what: {**known(what), **(liar if what == "solver" else {})})
+
+
+def solve(monkeypatch: pytest.MonkeyPatch, lie: Any, name: str = "max-min-fairness", **options: Any) -> Solution:
+    monkeypatch.setattr(Liar, "lie", staticmethod(lie))
+    return api.solve(options.pop("instance", "@quickstart"), name, solver="liar", **options)
+
+
+def assert_caught(solution: Solution, problem: str) -> None:
+    assert not solution.certificate.ok
+    assert any(problem in told for told in solution.certificate.problems), solution.certificate.problems
+    verification = optsched.verify(solution.instance, solution.to_document())
+    assert any(finding.field.startswith("certificate") for finding in verification.findings)
+
+
+def test_the_truth_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    solution = solve(monkeypatch, lambda values: values)
+    assert solution.status is Status.OPTIMAL
+    assert solution.certificate.ok
+
+
+@pytest.mark.parametrize("factor", [1.01, 0.99, np.nan, np.inf, -1.0])
+def test_a_wrong_objective_is_caught(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    solution = solve(monkeypatch, lambda values: replace(values, objective=values.objective * factor))
+    assert_caught(solution, "the solver states the objective")
+    assert solution.objective == pytest.approx(0.971353593, rel=1e-8)  # ours is told, not the solver's
+
+
+def test_an_infeasible_point_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lie(values: Values) -> Values:
+        return replace(values, x=values.x * 1.1, objective=values.objective * 1.1)
+
+    solution = solve(monkeypatch, lie)
+    assert_caught(solution, "is violated")
+    assert solution.status is not Status.OPTIMAL
+
+
+def test_a_fractional_point_of_an_integer_program_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounded to whole jobs it no longer has the objective that is claimed, or runs jobs twice."""
+
+    def lie(factor: float) -> Any:
+        return lambda values: replace(values, x=values.x * factor)
+
+    packing: dict[str, Any] = {"name": "max-throughput", "integral": True, "instance": "@packing"}
+    assert_caught(solve(monkeypatch, lie(0.4), **packing), "the solver states the objective")
+    with pytest.raises(SolverCrashed, match="a whole job runs twice"):
+        solve(monkeypatch, lambda values: replace(values, x=np.full_like(values.x, 0.6)), **packing)
+
+
+def test_a_point_that_is_not_optimal_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    solution = solve(monkeypatch, lambda values: replace(values, x=values.x * 0.9, objective=values.objective * 0.9))
+    assert_caught(solution, "the certificate leaves a gap of 0.11")
+    assert solution.status is Status.FEASIBLE
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda y: y * 0.5, lambda y: y * 2.0, lambda y: -y, lambda y: y * 0.0, lambda y: y[::-1].copy(),
+        lambda y: y * np.nan, lambda y: y[:-1], lambda y: y + 1.0,
+    ],
+)  # fmt: skip
+def test_wrong_duals_are_caught(monkeypatch: pytest.MonkeyPatch, wrong: Any) -> None:
+    solution = solve(monkeypatch, lambda values: replace(values, y=wrong(values.y)))
+    assert_caught(solution, "the solver claims optimality, but the certificate leaves")
+    assert solution.status is Status.FEASIBLE
+    assert solution.bound is None or solution.bound > 0.98  # wrong duals never make a bound too good
+
+
+def test_no_duals_at_all_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_caught(solve(monkeypatch, lambda values: replace(values, y=None)), "the certificate leaves no bound")
+
+
+@pytest.mark.parametrize("bound", [500.0, 600.0, np.nan, np.inf, None])
+def test_a_bound_that_does_not_fit_the_point_is_caught(monkeypatch: pytest.MonkeyPatch, bound: float | None) -> None:
+    """The optimum is 587.94: a bound below it contradicts the point, one above leaves a gap."""
+    solution = solve(
+        monkeypatch, lambda values: replace(values, bound=bound), "max-throughput", instance="@packing", integral=True
+    )
+    assert_caught(solution, "worse than the objective" if bound == 500 else "the certificate leaves")
+    assert solution.status is Status.FEASIBLE
+    assert solution.bound is None or np.isfinite(solution.bound)
+
+
+@pytest.mark.parametrize("claim", [Termination.INFEASIBLE, Termination.UNBOUNDED, Termination.INFEASIBLE_OR_UNBOUNDED])
+def test_a_feasible_program_is_not_infeasible_or_unbounded(monkeypatch: pytest.MonkeyPatch, claim: Termination) -> None:
+    lie = Values(claim, PointStatus.INFEASIBLE)
+    with pytest.raises(SolverCrashed, match="solver liar claims that a feasible"):
+        solve(monkeypatch, lambda values: lie)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        lambda x: x * np.nan, lambda x: np.where(np.arange(len(x)) == 3, np.inf, x), lambda x: x[:5],
+        lambda x: x[:, np.newaxis],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("termination", [Termination.OPTIMAL, Termination.TIME_LIMIT])
+def test_a_point_that_is_no_point_is_a_crash(
+    monkeypatch: pytest.MonkeyPatch, point: Any, termination: Termination
+) -> None:
+    with pytest.raises(SolverCrashed, match="infinite or missing entries"):
+        solve(monkeypatch, lambda values: replace(values, x=point(values.x), termination=termination))
+
+
+def test_optimal_without_a_point_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SolverCrashed, match="no point"):
+        solve(monkeypatch, lambda values: replace(values, x=None))
+
+
+def test_stopped_without_a_point_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = Values(Termination.TIME_LIMIT, bound=np.nan)
+    solution = solve(monkeypatch, lambda values: stopped)
+    assert solution.status is Status.LIMIT
+    assert solution.allocation is None
+    assert solution.bound is None
+    assert optsched.verify(solution.instance, solution.to_document()).ok
+    with pytest.raises(Interrupted):
+        solve(monkeypatch, lambda values: Values(Termination.INTERRUPTED))
+
+
+def test_lies_about_a_plain_linear_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same certificate guards programs that are no allocation."""
+    lp = LinearProgram()
+    x = lp.variables(2, name="x", upper=[3.0, 2.0])
+    lp.constrain(np.array([[1.0, 1.0]]) @ x <= 4.0, name="cap")
+    lp.maximise(np.array([[1.0, 2.0]]) @ x)
+    monkeypatch.setattr(Liar, "lie", staticmethod(lambda values: values))
+    honest = Engine(registry.load_solver, "liar").solve_linear(lp)
+    assert (honest.value, honest.bound, honest.status) == (6.0, 6.0, Status.OPTIMAL)
+    monkeypatch.setattr(Liar, "lie", staticmethod(lambda values: replace(values, x=values.x + 1.0)))
+    outcome = Engine(registry.load_solver, "liar").solve_linear(lp)
+    assert not outcome.certificate.ok
+    assert "row cap[0] is violated" in outcome.certificate.problems[0]
+    monkeypatch.setattr(Liar, "lie", staticmethod(lambda values: replace(values, x=values.x[:1])))
+    with pytest.raises(SolverCrashed):
+        Engine(registry.load_solver, "liar").solve_linear(lp)

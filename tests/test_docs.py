@@ -1,0 +1,315 @@
+"""The documentation is true: its code runs, its tables are those of the code, its links lead somewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+import optsched
+from optsched import errors, registry
+from optsched.instance import documents
+from optsched.solution import Status, Termination
+from optsched.solution import document as solution_documents
+from optsched.solvers import Capability
+
+ROOT = Path(__file__).parent.parent
+PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+BIN = Path(sys.executable).parent
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def sections(page: str) -> dict[str, str]:
+    """Text under each heading."""
+    parts = re.split(r"^#+ (.+)$", (ROOT / page).read_text(), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def table(text: str) -> list[list[str]]:
+    """Cells of the first table in a text, without its head."""
+    lines = re.search(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
+    assert lines is not None
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[0].splitlines()[2:]]
+
+
+def run(command: list[str], folder: Path, **environment: str) -> str:
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=300, env={**os.environ, **environment}
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+# --- code ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "docs/extending.md" and blocks(page, "python")])
+def test_python_runs(page: str, tmp_path: Path) -> None:
+    for number, code in enumerate(blocks(page, "python")):
+        (tmp_path / f"block{number}.py").write_text(code)
+        run([sys.executable, "-W", "error", f"block{number}.py"], tmp_path)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")])
+def test_shell_lines_run(page: str, tmp_path: Path) -> None:
+    for line in (line for code in blocks(page, "sh") for line in code.splitlines()):
+        program, *arguments = shlex.split(line)
+        assert program == "optsched"
+        run([str(BIN / program), *arguments], tmp_path)
+
+
+def test_the_readme_s_python_is_short_and_says_that_it_holds(tmp_path: Path) -> None:
+    (code,) = blocks("README.md", "python")
+    assert len([line for line in code.splitlines() if line]) == 5
+    assert run([sys.executable, "-c", code], tmp_path).splitlines()[0].endswith(" True")
+
+
+def test_the_readme_s_commands_are_targets() -> None:
+    wanted = set(re.findall(r"^    make (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE))
+    assert wanted == {"demo", "test"}
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert targets >= wanted | {"help", "lint", "types", "bench", "docs", "clean"}
+
+
+@pytest.fixture(scope="module")
+def colleague(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package that docs/extending.md makes, as pip would install it."""
+    folder = tmp_path_factory.mktemp("colleague")
+    (folder / "colleague.py").write_text("\n".join(blocks("docs/extending.md", "python")))
+    (project,) = (tomllib.loads(text)["project"] for text in blocks("docs/extending.md", "toml"))
+    points = "".join(
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+        for group, entries in project["entry-points"].items()
+    )
+    metadata = folder / f"{project['name']}-{project['version']}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    (metadata / "entry_points.txt").write_text(points)
+    return folder
+
+
+EXTENSIONS = {
+    "formulation": """
+solution = optsched.solve("@quickstart", "least-slowdown")
+level = min(rate / best(solution, job) / job.weight for job, rate in rates(solution))
+assert abs(level - solution.objective) < 1e-9
+plain = optsched.solve("@quickstart", "least-slowdown", weighted=False)
+assert plain.objective > solution.objective
+""",
+    "constraint": """
+limit = {"kind": "tenant-limit", "tenant": "vision", "pool": "v100", "gpus": 0.1}
+free = optsched.solve("@quickstart", "least-slowdown")
+solution = optsched.solve("@quickstart", "least-slowdown", constraints=[limit])
+assert solution.objective < free.objective - 1e-3 and solution.duals["tenant-limit"][0] > 0
+tenants = {job.id: job.tenant for job in solution.instance.jobs}
+rows = [row for row in solution.allocation.to_records() if tenants[row["job"]] == "vision" and row["pool"] == "v100"]
+assert abs(sum(row["gpus"] * row["fraction"] for row in rows) - 0.1) < 1e-6
+jobwise = optsched.solve("@quickstart", "least-slowdown", constraints=[limit], classes=False)
+assert abs(jobwise.objective - solution.objective) < 1e-9
+""",
+    "model": """
+document = {
+    "format": "optsched-instance/1",
+    "cluster": {"pools": [{"name": "v100", "nodes": 1, "gpus_per_node": 4}]},
+    "performance": {"model": "peak", "tflops": {"v100": 15.7}, "efficiency": 0.5},
+    "workloads": {"net": {"parameters": {"tflop": 2.0}}},
+    "jobs": [{"id": "a", "workload": "net", "gpus": 2}, {"id": "b", "throughput": {"v100": 1.0}}],
+}
+solution = optsched.solve(optsched.Instance.from_document(document), "max-throughput")
+assert abs(solution.objective - (0.5 * 15.7 * 2 / 2.0 + 1.0)) < 1e-9
+document["performance"]["flops"] = 1
+try:
+    optsched.compile(optsched.Instance.from_document(document))
+except optsched.errors.InvalidInput as error:
+    assert "performance.flops" in str(error)
+""",
+    "solver": """
+for name, formulation in (("@quickstart", "max-min-fairness"), ("@packing", "makespan"), ("@large", "max-throughput")):
+    ours, theirs = (optsched.solve(name, formulation, solver=solver) for solver in ("highs", "scipy"))
+    assert theirs.status == "optimal" and theirs.certificate.ok and theirs.certificate.proof == "dual"
+    assert abs(ours.objective - theirs.objective) <= 1e-7 * abs(ours.objective), (name, formulation)
+assert optsched.solve("@infeasible", solver="scipy").status == "infeasible"
+try:
+    optsched.solve("@quickstart", "max-throughput", solver="scipy", integral=True)
+except optsched.errors.SolverUnavailable as error:
+    assert "scipy" in str(error) and "integer" in str(error)
+else:
+    raise AssertionError
+""",
+}
+HELPERS = """
+import optsched, optsched.errors
+
+def rates(solution):
+    return [(job, solution.throughput[job.id]) for job in solution.instance.jobs]
+
+def best(solution, job):
+    C = solution.allocation.classes
+    row = solution.instance.jobs_table.names.index(job.id)
+    return C.rate_a[C.alone & (C.class_a == C.of_job[row])].max()
+"""
+
+
+@pytest.mark.parametrize("what", EXTENSIONS)
+def test_an_extension_works(what: str, colleague: Path, tmp_path: Path) -> None:
+    run([sys.executable, "-c", HELPERS + EXTENSIONS[what]], tmp_path, PYTHONPATH=str(colleague))
+
+
+def test_extensions_can_be_named_on_the_shell(colleague: Path, tmp_path: Path) -> None:
+    text = (ROOT / "docs/extending.md").read_text()
+    (line,) = re.findall(r"`(optsched solve instance\.json [^`]*)`", text)
+    program, *arguments = shlex.split(line.replace("instance.json", "@quickstart"))
+    run([str(BIN / program), *arguments], tmp_path, PYTHONPATH=str(colleague))
+
+
+# --- formats -------------------------------------------------------------------------------------------------------
+
+INSTANCE_SECTIONS: dict[str, type[BaseModel]] = {
+    "Top level": documents.InstanceDocument,
+    "Cluster": documents.ClusterDocument,
+    "Pool": documents.PoolDocument,
+    "Node": documents.NodeDocument,
+    "Bandwidth": documents.BandwidthDocument,
+    "Partition": documents.PartitionDocument,
+    "Resource": documents.ResourceDocument,
+    "Performance": documents.PerformanceDocument,
+    "Workload": documents.WorkloadDocument,
+    "Tenant": documents.TenantDocument,
+    "Side constraint": documents.ConstraintDocument,
+    "Job": documents.JobDocument,
+    "GPU range": documents.GpuRange,
+    "Option": documents.OptionDocument,
+    "Running": documents.RunningDocument,
+    "History": documents.HistoryDocument,
+    "Co-location": documents.ColocationDocument,
+}
+SOLUTION_SECTIONS: dict[str, type[BaseModel]] = {
+    "Solution format": solution_documents.SolutionDocument,
+    "Instance": solution_documents.InstanceReference,
+    "Solver": solution_documents.SolverDocument,
+    "Certificate": solution_documents.CertificateDocument,
+    "Allocation": solution_documents.AllocationRow,
+    "Unplaced": solution_documents.UnplacedRow,
+}
+
+
+def default_of(model: type[BaseModel], name: str) -> str:
+    info = model.model_fields[name]
+    if info.is_required():
+        return "required"
+    value = info.get_default(call_default_factory=True)
+    return f"`{json.dumps(value.model_dump() if isinstance(value, BaseModel) else value)}`"
+
+
+@pytest.mark.parametrize("section", INSTANCE_SECTIONS)
+def test_the_fields_of_an_instance(section: str) -> None:
+    model = INSTANCE_SECTIONS[section]
+    rows = table(sections("docs/instance-format.md")[section])
+    assert [name for name, *_ in rows] == [f"`{name}`" for name in model.model_fields]
+    assert {name: default for name, default, _ in rows} == {
+        f"`{name}`": default_of(model, name) for name in model.model_fields
+    }
+
+
+def test_every_document_has_a_section() -> None:
+    parts = {documents.Document, documents.RareDocument, documents.HeaderDocument}
+    models = {
+        value
+        for value in vars(documents).values()
+        if isinstance(value, type) and issubclass(value, BaseModel) and value.__module__ == documents.__name__
+    }
+    assert set(INSTANCE_SECTIONS.values()) == models - parts
+
+
+@pytest.mark.parametrize("section", SOLUTION_SECTIONS)
+def test_the_fields_of_a_solution(section: str) -> None:
+    rows = table(sections("docs/solution-format.md")[section])
+    assert {name for name, _ in rows} == {f"`{name}`" for name in SOLUTION_SECTIONS[section].model_fields}
+
+
+def test_the_values_of_a_solution() -> None:
+    rows = {name.strip("`"): text for name, text in table(sections("docs/solution-format.md")["Solution format"])}
+    for name, values in (("termination", Termination), ("status", Status)):
+        assert [value for value in values if f"`{value}`" not in rows[name]] == []
+
+
+def test_the_example_instance_solves() -> None:
+    (text,) = blocks("docs/instance-format.md", "json")
+    instance = optsched.Instance.from_document(json.loads(text))
+    answer = optsched.solve(instance, "max-min-fairness")
+    assert answer.status == "optimal"
+    assert not answer.unplaced
+    assert len(answer.throughput) == 4
+
+
+# --- tables of the architecture ------------------------------------------------------------------------------------
+
+
+def test_the_layers_are_those_of_the_contract() -> None:
+    told = [
+        name.rstrip("/")
+        for cell, _ in table(sections("docs/architecture.md")["The way through the house"])
+        for name in re.findall(r"`([^`]+)`", cell)
+    ]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    rank = {name.strip(): row for row, layer in enumerate(reversed(layers)) for name in layer.split("|")}
+    assert set(told) == set(rank)
+    ranks = [rank[name] for name in told if name not in ("errors", "shipped", "arrays")]
+    assert ranks == sorted(ranks)
+
+
+def test_the_capabilities_of_the_solvers() -> None:
+    rows = table(sections("docs/architecture.md")["Solvers"])
+    told = {name.strip("`"): set(text.split(", ")) for name, _, text in rows}
+    usual = {Capability.CONTINUOUS, Capability.DUALS}
+    assert told == {name: registry.load_solver(name).capabilities - usual for name in registry.names("solver")}
+
+
+def test_the_exit_codes() -> None:
+    told = {int(code) for code, _ in table(sections("docs/architecture.md")["Exit codes"])}
+    known = {value.exit_code for value in vars(errors).values() if isinstance(value, type)}
+    assert told >= known
+    assert told == {0, 1, 2, 3, 4, 5, 6, 7, 130}
+
+
+def test_the_formulations_are_listed() -> None:
+    told = {name.strip("`") for name, _ in table(sections("docs/index.md")["Formulations"])}
+    assert told == {registry.load_formulation(name).name for name in registry.names("formulation")}
+
+
+# --- links ---------------------------------------------------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    here = ROOT / page
+    for target in re.findall(r"\]\(([^)]+)\)", here.read_text()):
+        assert not target.startswith("http"), f"{target}: the documentation stands on its own"
+        path, _, anchor = target.partition("#")
+        place = (here.parent / path).resolve() if path else here
+        assert place.exists(), target
+        assert not anchor or anchor in anchors(place), target
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    nav = re.findall(r"^  - .+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(f"docs/{name}" for name in nav) == sorted(set(PAGES) - {"README.md"})

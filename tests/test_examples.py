@@ -1,0 +1,52 @@
+"""The examples run, teach what they say, and stay short."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent.parent / "examples"
+WORDS = {
+    "quickstart.py": ["quickstart: 12 jobs on 16 GPUs in 3 pools", "max-min-fairness", "makespan", "isolated", "1.00x"],
+    "from_arrays.py": ["150 jobs want", "price", "v100", "p100", "k80", "no gain is above its price"],
+    "own_row.py": ["quota, GPUs", "time (12), capacity (3), levels (12), quota (1)", "in the LP file"],
+    "picture.py": ["the picture is picture.png"],
+}
+ARGUMENTS = {"picture.py": ["@quickstart", "max-min-fairness", "picture.png"]}
+
+
+def run(name: str, arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(FOLDER / name), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300)
+
+
+def test_every_example_is_listed() -> None:
+    assert sorted(WORDS) == sorted(path.name for path in FOLDER.glob("*.py"))
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_an_example_runs(name: str, tmp_path: Path) -> None:
+    done = run(name, ARGUMENTS.get(name, []), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert [words for words in WORDS[name] if words not in done.stdout] == []
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_an_example_is_short_and_says_what_it_teaches(name: str) -> None:
+    text = (FOLDER / name).read_text()
+    assert len(text.splitlines()) < 60
+    if name not in ARGUMENTS:
+        assert "What you learn\n" in (ast.get_docstring(ast.parse(text)) or "")
+
+
+def test_the_picture_fails_with_the_library_s_exit_code(tmp_path: Path) -> None:
+    done = run("picture.py", ["@nothing", "makespan", "picture.png"], tmp_path)
+    assert done.returncode == 2
+    assert "no instance @nothing ships" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
