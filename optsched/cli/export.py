@@ -82,7 +82,7 @@ def write_instance(shell: Shell, instance: Instance, output: str, kind: str) -> 
         return
     write_atomically(output, data)
     pools = instance.cluster.pools
-    shell.print(f"{output}: {count(len(instance.jobs_table), 'job')}, {count(len(pools), 'pool')}")
+    shell.tell(f"{output}: {count(len(instance.jobs_table), 'job')}, {count(len(pools), 'pool')}")
 
 
 def _export_program(shell: Shell, problem: Exported, output: str) -> int:
@@ -121,7 +121,7 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
     api.write_atomically(output, text)
     rows, columns = arrays.shape
     integer = f" ({int(arrays.integer.sum()):,} integer)" if arrays.is_integer else ""
-    shell.print(f"{output}: {count(rows, 'row')}, {count(columns, 'column')}{integer}; names in {beside}")
+    shell.tell(f"{output}: {count(rows, 'row')}, {count(columns, 'column')}{integer}; names in {beside}")
     return 0
 
 

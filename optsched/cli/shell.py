@@ -70,6 +70,11 @@ class Shell:
         lines = paper.getvalue().lstrip("\n").splitlines()
         self.write("".join(f"{line.rstrip()}\n" for line in lines))
 
+    def tell(self, line: str) -> None:
+        """Print one line as it is, such as where a file was written; unless quiet."""
+        if not self.quiet:
+            self.write(f"{printable(line)}\n")
+
     def document(self, document: Mapping[str, Any]) -> None:
         """A document as JSON on standard output, quiet or not."""
         from optsched.instance.files import pretty_json

@@ -62,7 +62,8 @@ def solve(
 
         shell.print(*solution_view(solution))
         if output is not None:
-            shell.print("", f"solution written to {output}")
+            shell.tell("")
+            shell.tell(f"solution written to {output}")
     return code
 
 

@@ -51,5 +51,5 @@ def verify(
     if not found.ok:
         return REFUSED
     if not as_json:
-        shell.print(f"the solution is right, {BOUND[found.bound]}")
+        shell.tell(f"the solution is right, {BOUND[found.bound]}")
     return 0

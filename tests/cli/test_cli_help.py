@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import sys
 import time
@@ -37,7 +36,7 @@ def test_all_commands_are_listed_in_full(run: Any) -> None:
     out = run("--help").out
     listed = re.findall(r"^  (\w+) ", out.split("Commands:")[1], re.MULTILINE)
     assert tuple(listed) == ORDER
-    assert "..." not in out
+    assert "..." not in out.split("Commands:")[1]
 
 
 def test_no_command_shows_the_help(run: Any) -> None:
@@ -56,7 +55,7 @@ def test_examples_that_need_no_file_work(run: Any, document: dict[str, Any], mon
     tried = 0
     for command in COMMANDS:
         for line in run(*command, "--help").out.split("Examples:\n")[1].splitlines():
-            words = shlex.split(line.strip(), comments=True)
+            words = line.split()
             if words[0] == "optsched" and not {"|", "<", ">", "\\"} & set(words) and "json" not in line.split(" -o")[0]:
                 assert run(*words[1:]).code in (0, 4), line
                 tried += 1
@@ -65,8 +64,9 @@ def test_examples_that_need_no_file_work(run: Any, document: dict[str, Any], mon
 
 def test_help_loads_nothing_heavy_and_is_fast() -> None:
     code = (
-        "import sys; from optsched.cli.main import main; main(['--help']); main(['solve', '--help']); main(['--version']);"
-        "print(sorted({name.split('.')[0] for name in sys.modules} & {'numpy', 'scipy', 'pydantic', 'networkx', 'rich'}))"
+        "import sys; from optsched.cli.main import main; main(['--help']); main(['solve', '--help']); main(['--version'])\n"
+        "heavy = {'numpy', 'scipy', 'pydantic', 'networkx', 'rich', 'highspy'}\n"
+        "print(sorted({name.split('.')[0] for name in sys.modules} & heavy))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.splitlines()[-1] == "[]"

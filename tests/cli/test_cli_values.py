@@ -21,7 +21,7 @@ def test_duration(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "s", "-1", "1e3", "inf", "nan", "2x", "1h30m", "1,5", "٣", "9" * 400])
 def test_no_duration(text: str) -> None:
-    with pytest.raises(UsageError, match="--at: found .*, expected seconds or a duration such as 90s, 5m, 2h or 1d"):
+    with pytest.raises(UsageError, match=r"--at: found .*, expected seconds or a duration such as 90s, 5m, 2h or 1d"):
         values.duration(text, "--at")
 
 
@@ -42,7 +42,7 @@ def test_value(text: str, expected: Any) -> None:
 def test_pairs() -> None:
     assert values.pairs(["a=1", "b-c=x=y", " d = true "], "-O") == {"a": 1, "b_c": "x=y", "d": True}
     for wrong in ("a", "=1", ""):
-        with pytest.raises(UsageError, match="-O: found .*, expected key=value"):
+        with pytest.raises(UsageError, match=r"-O: found .*, expected key=value"):
             values.pairs([wrong], "-O")
 
 
@@ -73,7 +73,7 @@ def test_no_constraint(text: str) -> None:
 def test_pool_sizes() -> None:
     assert values.pool_sizes("v100:8, p:100:16") == {"v100": 8, "p:100": 16}
     for wrong in ("", "v100", ":3", "v100:", "v100:-1", "v100:1.5", "a:1,a:2"):
-        with pytest.raises(UsageError, match="--pools"):
+        with pytest.raises(UsageError, match=r"--pools"):
             values.pool_sizes(wrong)
 
 
@@ -82,10 +82,10 @@ def test_numbers() -> None:
     assert values.whole(None, "--seed") is None
     assert values.real("1e-9", "--gap") == 1e-9
     for wrong in ("1.5", "x", "", "1_000", "٣"):
-        with pytest.raises(UsageError, match="--seed: found .*, expected a whole number"):
+        with pytest.raises(UsageError, match=r"--seed: found .*, expected a whole number"):
             values.whole(wrong, "--seed")
     for wrong in ("x", "", "nan", "inf", "1e999"):
-        with pytest.raises(UsageError, match="--gap: found .*, expected a number"):
+        with pytest.raises(UsageError, match=r"--gap: found .*, expected a number"):
             values.real(wrong, "--gap")
 
 

@@ -219,12 +219,13 @@ def test_counts_near_2_to_the_31_are_not_mixed_up() -> None:
     ]
     instance = instance_of(profiles)
     model, batch = TableModel(instance.rates, instance), batch_of(instance)
-    counts = (1, 2, 3, 4, 5, 2**16, 2**30, HUGE - 1, HUGE, 2**31)
-    grid = [(pool, gpus, nodes) for pool in range(4) for gpus in counts for nodes in counts]
-    found = model.predict(batch, configurations(grid))
-    for job, profile in enumerate(profiles):
-        for column, (pool, gpus, nodes) in enumerate(grid):
-            assert found.rate[job, column] == (stated(profile, 1, "abcd"[pool], gpus, nodes) or 0.0)
+    counts = [1, 2, 3, 4, 5, 2**16, 2**30, HUGE - 1, HUGE]
+    for extent in (counts, [*counts, 2**31]):
+        grid = [(pool, gpus, nodes) for pool in range(4) for gpus in extent for nodes in extent]
+        found = model.predict(batch, configurations(grid))
+        for job, profile in enumerate(profiles):
+            for column, (pool, gpus, nodes) in enumerate(grid):
+                assert found.rate[job, column] == (stated(profile, 1, "abcd"[pool], gpus, nodes) or 0.0)
     where = np.array([0, 1, 3])
     rows, spreads = model.listed_spreads(batch, np.zeros(3, np.int64), where, np.full(3, HUGE))
     assert (rows.tolist(), spreads.tolist()) == ([0, 1, 2], [HUGE] * 3)
