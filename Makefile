@@ -26,7 +26,7 @@ demo: $(DEV) ## solve the quickstart instance, verify the answer, draw it
 	$(PY) examples/picture.py @quickstart max-min-fairness $(OUT)/quickstart.png
 
 test: $(DEV) ## run the tests
-	$(PY) -m pytest
+	$(PY) -m pytest -n auto --maxprocesses 8 --dist loadfile
 
 lint: $(DEV) ## check style and formatting
 	$(PY) -m ruff check .
@@ -57,6 +57,6 @@ $(DOCS): pyproject.toml | $(DEV)
 	@touch $@
 
 $(PY):
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "optsched needs Python 3.11 or newer, and $(PYTHON) is not; try: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "optsched needs Python 3.11 or newer; $(PYTHON) is older or missing; try: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 from typing import Any, ClassVar
 
@@ -14,9 +15,9 @@ from hypothesis import strategies as st
 
 import optsched
 from optsched import api, registry
-from optsched.engine import Engine, elastic_relaxation
+from optsched.engine import Engine, Outcome, elastic_relaxation
 from optsched.errors import Interrupted, SolverCrashed
-from optsched.program import LinearArrays, LinearProgram
+from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Total
 from optsched.program.arrays import Block
 from optsched.solution import PointStatus, Solution, Status, Termination, Values, certify_point, dual_bound, gap_of
 from optsched.solution.certificate import dual_residual, is_bounded, residuals_of, worst_row
@@ -388,3 +389,70 @@ def test_lies_about_a_plain_linear_program(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Liar, "lie", staticmethod(lambda values: replace(values, x=values.x[:1])))
     with pytest.raises(SolverCrashed):
         Engine(registry.load_solver, "liar").solve_linear(lp)
+
+
+# --- concave utilities -----------------------------------------------------------------------------------------------
+
+
+@cache
+def concave(function: str, exponent: float) -> AllocationProgram:
+    """Jobs of one class that share GPUs, and one of another, under a concave total."""
+    given = optsched.Instance.from_arrays(
+        pools={"g": 2, "h": 1},
+        workloads={"a": {"throughput": {"g": {"1": 3.0}, "h": {"1": 2.0}}}, "b": {"throughput": {"g": {"1": 1.5}}}},
+        workload=[0, 0, 0, 1],
+        weight=[1.0, 1.0, 1.0, 2.0],
+        colocation=[{"workloads": ["a", "b"], "pool": "g", "gpus": 1, "throughput": [2.5, 1.2]}],
+    )
+    C = api.compile(given).classes(frozenset({"weight"}))
+    return AllocationProgram(C, Total(C.weight, function, exponent), C.throughput)
+
+
+@cache
+def solved_concave(function: str, exponent: float) -> Outcome:
+    return Engine(registry.load_solver).solve_allocation(concave(function, exponent))
+
+
+CONCAVE = [("log", 0.0), ("power", 0.5), ("power", -1.0)]
+
+
+@pytest.mark.parametrize(("function", "exponent"), CONCAVE)
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_any_duals_bound_a_concave_utility(function: str, exponent: float, data: st.DataObject) -> None:
+    """Whatever the duals are and wherever the tangent is taken: no point is above the bound."""
+    program, optimum = concave(function, exponent), solved_concave(function, exponent)
+    assert optimum.value is not None
+    share = st.floats(1e-3, 1.0)
+    x = program.repaired(np.array([data.draw(share) for _ in range(program.classes.columns)]))
+    rows = program.tangent(x).arrays.shape[0]
+    y = np.array([data.draw(st.floats(-3, 3)) for _ in range(rows)])
+    bound = dual_bound(program.tangent(x, y).arrays, y)
+    assert bound is not None
+    assert bound >= max(optimum.value, program.value(x)) - 1e-9 * (1 + abs(bound))
+
+
+@pytest.mark.parametrize(("function", "exponent"), CONCAVE)
+def test_the_duals_of_a_concave_utility_close_the_gap(function: str, exponent: float) -> None:
+    program, outcome = concave(function, exponent), solved_concave(function, exponent)
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.certificate.ok
+    assert outcome.duals is not None and outcome.x is not None and outcome.value is not None
+    assert list(outcome.duals) == ["time", "capacity", "levels"]
+    gap = gap_of(outcome.value, outcome.bound)
+    assert gap is not None and gap < 1e-7
+    y = np.concatenate(list(outcome.duals.values()))
+    arrays = program.tangent(outcome.x, y).arrays
+    assert dual_bound(arrays, y) == outcome.bound
+    # the tangent touches the utility where the duals put it, and lies above it at the point
+    assert arrays.objective(program.complete(outcome.x)) >= outcome.value - 1e-12
+
+
+def test_duals_of_a_concave_utility_that_say_nothing_of_a_level() -> None:
+    """A slope must be positive; where the duals give none the tangent is taken at the point."""
+    program = concave("log", 0.0)
+    x = program.repaired(np.ones(program.classes.columns))
+    at_point = program.tangent(x).arrays
+    without = program.tangent(x, np.zeros(at_point.shape[0])).arrays
+    assert (without.cost == at_point.cost).all()
+    assert without.offset == at_point.offset

@@ -134,6 +134,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "packing isolated": ("packing", "isolated", {}),
     "packing integral": ("packing", "max-throughput", {"integral": True}),
     "arrays": ("arrays", "max-min-fairness", {}),
+    "arrays per job": ("arrays", "max-min-fairness", {"classes": False}),
     "arrays integral": ("arrays", "max-throughput", {"integral": True}),
     "classes": ("classes", "max-throughput", {"solver": "clarabel"}),
     "classes integral": ("classes", "max-throughput", {"integral": True}),
@@ -662,6 +663,15 @@ def test_a_feasible_solution_that_is_better_than_its_claimed_bound() -> None:
     verification = verify(given, document)
     assert fields(verification) == {"bound"}
     assert "contradicts" in verification.findings[0].message
+
+
+@pytest.mark.parametrize("fraction", [-0.25, 1.5, 1e300])
+def test_a_fraction_is_a_fraction(fraction: float) -> None:
+    given, document = solved("quickstart log")
+    document["allocation"][2]["fraction"] = fraction
+    verification = verify(given, document)
+    told = next(finding for finding in verification.findings if finding.field == "allocation[2].fraction")
+    assert told.message == f"found {fraction!r}, expected a fraction of the time, from 0 to 1"
 
 
 def test_a_rule_is_checked_against_its_rule() -> None:

@@ -81,7 +81,7 @@ def _fill(
 def _drop_unfit(columns: KindColumns, instance: Instance, kinds: Kinds, sizes: PoolSizes) -> None:
     """Mark columns with more GPUs than their pool has, or than so many of its nodes have, or with too little memory."""
     pool, gpus, nodes = columns.pool, columns.gpus, columns.nodes
-    spread_wrong = (nodes > gpus) | (nodes > sizes.nodes[pool]) | (gpus > sizes.most_gpus(pool, nodes))
+    spread_wrong = (nodes > sizes.nodes[pool]) | (gpus > sizes.most_gpus(pool, nodes))
     needs, has = gpu_memory(instance, kinds, columns)
     reasons = (gpus > sizes.gpus[pool], spread_wrong, needs > has * (1 + ROUNDING))
     drops = (Drop.TOO_MANY_GPUS, Drop.TOO_MANY_NODES, Drop.OUT_OF_MEMORY)
@@ -161,7 +161,7 @@ def pair_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindColu
     nodes = np.array([entry.nodes for entry in entries], np.int64)[row]
     nodes = np.where(nodes > 0, nodes, sizes.fewest_nodes(pool, gpus))
 
-    alike = (first == second) | (kinds.workload[first] == kinds.workload[second]) & (row >= len(by_job))
+    alike = (kinds.workload[first] == kinds.workload[second]) & (row >= len(by_job))
     rates[alike] = rates[alike].mean(axis=1, keepdims=True)
     swap = first > second
     first, second = np.where(swap, second, first), np.where(swap, first, second)

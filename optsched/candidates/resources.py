@@ -93,6 +93,8 @@ def _needs(instance: Instance, kinds: Kinds, columns: KindColumns) -> dict[str, 
     numbers: dict[str, int] = {}
     demands = _entries([workload.demand for workload in instance.workloads], numbers)
     totals = _entries(instance.options.uses, numbers)
+    if not numbers:
+        return {}
     demand, uses = (
         sp.csr_matrix((amount, (row, name)), shape=(count + 1, len(numbers)))  # the last row is for none
         for (row, name, amount), count in ((demands, len(instance.workloads)), (totals, len(instance.options.uses)))

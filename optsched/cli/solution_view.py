@@ -114,7 +114,8 @@ def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
 
 def _changed(solution: Solution) -> str:
     """Options that are not at their defaults."""
-    default = load_formulation(solution.formulation).Options().model_dump()
+    fields = load_formulation(solution.formulation).Options.model_fields
+    default = {key: field.get_default(call_default_factory=True) for key, field in fields.items()}
     return ", ".join(f"{key}={plain(value)}" for key, value in solution.options.items() if value != default.get(key))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.arrays import Block
@@ -24,12 +25,18 @@ from optsched.program.arrays import Block
 SUFFIXES = {".mps": "mps", ".lp": "lp"}
 COMMENT = {"mps": "*", "lp": "\\"}
 FORBIDDEN = re.compile(r"[^A-Za-z0-9_]+")
+LONGEST = 40
+"""Characters of a name's parts; CBC takes names of up to 100."""
 RESERVED = re.compile(
-    r"bin(ary|aries)?|bounds?|end|free|gen(erals?)?|inf(inity)?|int(egers?)?|(max|min)(imi[sz]e|imum)?|obj|ranges|rhs"
+    r"bin(ary|aries)?|bounds?|end|free|gen(erals?)?|int(egers?)?|(max|min)(imi[sz]e|imum)?|name|obj|ranges|rhs(_v)?"
     r"|s|sec|semi|sos|st|subject|such|to",
     re.IGNORECASE,
 )
-"""Words of the LP format, and the objective's name."""
+"""Words of the formats, and the names of HiGHS for the objective and the right-hand side."""
+NUMBER_LIKE = re.compile(r"[^a-z]|e\d|inf|nan", re.IGNORECASE)
+"""How a number begins to a reader of LP files: HiGHS takes ``info`` for infinity."""
+WHOLE = 1e-6
+"""How far a bound may be off a whole number and still stand for it."""
 SECTION = re.compile(rb"^(bin|gen|semi)\n((?: .*\n)?)", re.MULTILINE)
 LONG_HEADING = {b"bin": b"binaries\n", b"gen": b"generals\n", b"semi": b"semi-continuous\n"}
 INTEGER_BOUND = re.compile(rb"^ (U|L)I BOUND", re.MULTILINE)
@@ -70,11 +77,11 @@ def program_names(arrays: LinearArrays, words: Mapping[str, Sequence[str]] | Non
 
 
 def _block_names(block: Block, words: Sequence[str] | None) -> list[str]:
-    stem = FORBIDDEN.sub("_", block.name).strip("_") or "block"
-    if not stem[0].isalpha() or re.match(r"[eE]\d", stem):  # a number, to a reader of LP files
+    stem = FORBIDDEN.sub("_", block.name)[:LONGEST].strip("_") or "block"
+    if NUMBER_LIKE.match(stem):
         stem = f"b_{stem}"
     if words is not None:
-        ends = [FORBIDDEN.sub("_", word).strip("_") for word in words]
+        ends = [FORBIDDEN.sub("_", word)[:LONGEST].strip("_") for word in words]
         if all(ends) and len(set(ends)) == len(ends):
             return [f"{stem}_{end}" for end in ends]
     if len(block) == 1 and not RESERVED.fullmatch(stem):
@@ -147,7 +154,7 @@ def _load(arrays: LinearArrays, names: ProgramNames, name: str) -> Any:
     lp.num_row_, lp.num_col_ = arrays.shape
     lp.sense_ = highspy.ObjSense.kMaximize if arrays.maximise else highspy.ObjSense.kMinimize
     lp.offset_ = arrays.offset
-    lp.col_cost_, lp.col_lower_, lp.col_upper_ = arrays.cost, arrays.lower, _integer_upper(arrays)
+    lp.col_cost_, (lp.col_lower_, lp.col_upper_) = arrays.cost, _bounds(arrays)
     lp.row_lower_, lp.row_upper_ = arrays.row_lower, arrays.row_upper
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.num_row_, lp.a_matrix_.num_col_ = arrays.shape
@@ -160,15 +167,25 @@ def _load(arrays: LinearArrays, names: ProgramNames, name: str) -> Any:
     lp.col_names_, lp.row_names_ = list(names.columns), list(names.rows)
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)
-    if highs.passModel(lp) == highspy.HighsStatus.kError:
-        raise SolverCrashed("HiGHS refused the program (a NaN, or a lower bound above its upper bound)")
+    numbers = np.isfinite(arrays.cost).all() and np.isfinite(arrays.A.data).all()
+    if not numbers or highs.passModel(lp) == highspy.HighsStatus.kError:
+        raise SolverCrashed(
+            "HiGHS refused the program (an infinite or missing coefficient, or a lower bound above its upper bound)"
+        )
     return highs
 
 
-def _integer_upper(arrays: LinearArrays) -> np.ndarray:
-    """Upper bounds, with the implied one where an integer column has none: readers differ in what they would assume."""
-    missing = arrays.integer & np.isposinf(arrays.upper) & np.isfinite(arrays.implied_upper)
-    return np.where(missing, np.floor(arrays.implied_upper + 1e-6), arrays.upper)
+def _bounds(arrays: LinearArrays) -> tuple[FloatArray, FloatArray]:
+    """Column bounds; of integer columns whole numbers, and the implied upper bound where there is none.
+
+    Readers differ in what they assume of an integer column without an upper bound, and HiGHS 1.13.1 takes feasible
+    programs with a bound such as 0.5 for infeasible.
+    """
+    upper = np.where(arrays.integer & np.isposinf(arrays.upper), arrays.implied_upper, arrays.upper)
+    return (
+        np.where(arrays.integer, np.ceil(arrays.lower - WHOLE), arrays.lower),
+        np.where(arrays.integer, np.floor(upper + WHOLE), upper),
+    )
 
 
 # --- back to the user's words --------------------------------------------------------------------------------------

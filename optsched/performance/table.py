@@ -50,6 +50,7 @@ class TableModel:
         spread_keys = owner * STRIDE + rates.nodes
         order = np.argsort(spread_keys)
         self._spread_keys, self._rate = spread_keys[order], rates.rate[order]
+        self._has_spreads = bool((rates.nodes != ANY_SPREAD).any())
         counted = rates.gpus != OWN_GANG
         self._profile_counts = np.unique(profile[counted] * STRIDE + rates.gpus[counted])
 
@@ -131,6 +132,8 @@ class TableModel:
         self, jobs: JobBatch, job: IntArray, pool: IntArray, gpus: IntArray
     ) -> tuple[IntArray, IntArray]:
         """Spreads that the table lists by nodes spanned: (rows of the edges given, nodes spanned)."""
+        if not self._has_spreads:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
         count = _find_below(self._count_keys, self._find_place(jobs.profile[job], pool), gpus)
         first = np.searchsorted(self._spread_keys, count * STRIDE + ANY_SPREAD, "right")
         length = np.searchsorted(self._spread_keys, (count + 1) * STRIDE) - first

@@ -15,6 +15,9 @@ from optsched.errors import UsageError
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.linear import LinearProgram, Variables
 
+LARGEST_LEVEL = 1e100
+"""Levels that duals may point to; beyond, the terms of a tangent overflow."""
+
 
 @dataclass(frozen=True, slots=True)
 class Minimum:
@@ -186,7 +189,9 @@ class AllocationProgram:
         v = np.maximum(self.level(x), np.finfo(float).tiny)
         if duals is not None:
             slope = -duals[len(duals) - len(C) :] / utility.weight  # the levels are the last rows
-            v = np.where(slope > 0, utility.level(np.where(slope > 0, slope, 1.0)), v)
+            with np.errstate(over="ignore"):
+                told = utility.level(np.where(slope > 0, slope, 1.0))
+            v = np.where((slope > 0) & (told < LARGEST_LEVEL), told, v)
         lp, variables = self._rows()
         level = lp.variables(len(C), name="level", implied=(0.0, self.highest_level))
         lp.constrain(self.levels @ variables["x"] - sp.diags_array(C.count) @ level >= 0.0, name="levels")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -194,9 +195,9 @@ class Resolver:
 FIELDS = ("pool", "gpus", "nodes", "share", "attributes")
 
 
-def _text(value: object) -> str:
-    """Plain data as a text that can be a key."""
-    return json.dumps(value, sort_keys=True)
+def _text(attributes: Mapping[str, Any]) -> str:
+    """Free attributes as a text that can be a key."""
+    return json.dumps(attributes, sort_keys=True) if attributes else "{}"
 
 
 def resolve_rows(subject: Subject, findings: Findings) -> AllocationRows | None:

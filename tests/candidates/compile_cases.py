@@ -53,7 +53,7 @@ def random_document(seed: int) -> Document:
     """A valid document with a few pools and about ten jobs; small numbers, so that everything collides."""
     rng = random.Random(seed)
     pools = _pools(rng)
-    places = sorted({pool["name"] for pool in pools} | {pool.get("gpu", pool["name"]) for pool in pools})
+    places = sorted({str(pool.get(key, pool["name"])) for pool in pools for key in ("name", "gpu")})
     resources = _resources(rng, pools)
     workloads = {f"w{row}": _workload(rng, places, resources) for row in range(rng.randint(1, 4))}
     jobs = [_job(rng, f"j{row}", places, pools, workloads, resources) for row in range(rng.randint(0, 10))]
@@ -214,7 +214,7 @@ def _colocation(rng: random.Random, pools: list[Document], jobs: list[Document],
             names = [rng.choice([*workloads]) for _ in range(2)]
             entry["workloads"] = names
         else:
-            names = [job["id"] for job in jobs if _in_range(job["gpus"], entry["gpus"])]
+            names = [job["id"] for job in jobs if _allows(job["gpus"], entry["gpus"])]
             if len(names) < 2:
                 continue
             names = entry["jobs"] = rng.sample(names, 2)
@@ -225,8 +225,10 @@ def _colocation(rng: random.Random, pools: list[Document], jobs: list[Document],
     return entries
 
 
-def _in_range(gpus: Any, count: int) -> bool:
-    return gpus == count if isinstance(gpus, int) else gpus["min"] <= count <= gpus["max"]
+def _allows(gpus: Any, count: int) -> bool:
+    if isinstance(gpus, int):
+        return gpus == count
+    return count in gpus.get("levels", range(gpus["min"], gpus["max"] + 1))
 
 
 # --- what compile found, in the reference's words ------------------------------------------------------------------

@@ -257,7 +257,7 @@ class Reference:
             reason = pool.unfit(gpus, nodes)
             if reason is None and self.out_of_memory([first, second], pool):
                 reason = Drop.OUT_OF_MEMORY
-            if reason is None and rates == (0, 0):
+            if reason is None and not any(rates):
                 reason = Drop.ZERO_RATE
             jobs = (first["id"], second["id"])
             self._add(Column(jobs, pool.name, gpus, nodes, 1.0, None, rates, frozenset()), [first, second], reason)

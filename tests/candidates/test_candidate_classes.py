@@ -132,6 +132,15 @@ def test_jobs_that_a_colocation_entry_names_stand_for_themselves() -> None:
     assert classes_of(jobs, colocation=[entry]).of_job.tolist() == [0, 1, 0, 2]
 
 
+def test_the_same_table_means_something_else_as_a_jobs_own() -> None:
+    """A plain number is the rate at the job's own gang, but of a workload the rate on 1 GPU."""
+    workloads = {"w": {"throughput": {"a": 5.0}}}
+    jobs = [{"workload": "w", "gpus": 2} | own for own in ({}, workloads["w"], workloads["w"])]
+    candidates = compiled(document({"a": 2}, jobs, workloads=workloads))
+    assert candidates.kinds.of_job.tolist() == [0, 1, 1]
+    assert [column.jobs for column in columns_of(candidates)] == [("j1",), ("j2",)]
+
+
 def test_jobs_of_different_workloads_stay_apart_even_with_equal_rates() -> None:
     rates = {"throughput": {"a": 1.0}}
     workloads = {"w": rates, "v": rates | {"demand": {"cpu": 1}}}
@@ -267,11 +276,11 @@ def test_an_entry_that_states_its_nodes_wins_over_one_that_does_not() -> None:
 
 def test_the_limit_of_a_column_is_the_most_that_time_allows() -> None:
     workloads = {"w": {"throughput": {"a": 1.0}}, "v": {"throughput": {"a": 1.0}}}
-    jobs = [{"workload": name} for name in "wwwvvvvv"]
+    jobs = [{"workload": name} for name in "wwwwwvvv"]
     entries = [pair_workloads(*names) for names in ("ww", "wv")]
     classes = classes_of(jobs, workloads=workloads, colocation=entries)
     limits = dict(zip(zip(classes.class_a, classes.class_b, strict=True), classes.limit, strict=True))
-    assert limits == {(0, -1): 3, (1, -1): 5, (0, 0): 1.5, (0, 1): 3}
+    assert limits == {(0, -1): 5, (1, -1): 3, (0, 0): 2.5, (0, 1): 3}
     for number in range(classes.columns):
         x = np.zeros(classes.columns)
         x[number] = classes.limit[number]
@@ -389,6 +398,14 @@ def test_matrices_have_the_shapes_and_entries_that_the_class_says(seed: int) -> 
         assert np.array_equal(classes.gpus, candidates.columns.gpus[classes.kind_column])
         assert np.array_equal(classes.alone, classes.class_b < 0)
         assert classes.capacity is candidates.resources.capacity
+
+
+def test_columns_of_a_kind_are_sorted_by_gpus_before_nodes() -> None:
+    rates = {"2": {"1": 1.0, "2": 2.0}, "3": {"1": 3.0, "2": 4.0}}
+    jobs = [{"gpus": {"min": 2, "max": 3}, "throughput": {"a": rates}}]
+    columns = compiled(document([{"name": "a", "nodes": 2, "gpus_per_node": 4}], jobs)).columns
+    assert columns.gpus.tolist() == [2, 2, 3, 3]
+    assert columns.nodes.tolist() == [1, 2, 1, 2]
 
 
 @pytest.mark.parametrize("seed", range(60))

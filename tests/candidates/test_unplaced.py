@@ -94,7 +94,8 @@ def test_forty_pools_stay_readable() -> None:
 def test_where_every_node_is_down_every_job_says_so() -> None:
     nodes = [{"name": f"n{row}", "state": state} for row, state in enumerate(("down", "drain", "reserved"))]
     pool = POOL | {"nodes": [*nodes, {"name": "later", "available_from": 1e9}], "cpus_per_node": 4}
-    jobs = [{"workload": "w"}, {"workload": "w", "gpus": 2}, {"options": [{"pool": "a", "gpus": 1}]}] * 3
+    three: list[dict[str, Any]] = [{}, {"gpus": 2}, {"options": [{"pool": "a", "gpus": 1}]}]
+    jobs = [{"workload": "w"} | job for job in three] * 3
     workloads = {"w": {"throughput": {"a": {"1": 1.0, "2": 2.0}}, "demand": {"cpu": 1}}}
     made = document([pool], jobs, workloads=workloads)
     told = words(jobs, [pool], workloads=workloads)
@@ -144,6 +145,13 @@ def test_a_job_that_runs_only_in_pairs_is_placed() -> None:
     assert column.rates == (1.0, 0.0)
 
 
+def test_a_pair_that_cannot_run_is_no_reason_for_either_job() -> None:
+    jobs = [{"workload": "w"}, {"workload": "v"}]
+    entry = {"workloads": ["w", "v"], "pool": "a", "gpus": 1, "throughput": [0.0, 0.0]}
+    told = words(jobs, workloads={"w": {}, "v": {"throughput": {"a": 1.0}}}, colocation=[entry])
+    assert told == {"j0": "can run nowhere: a: no rate is given for 1 GPU"}
+
+
 def test_memory_of_a_pair_adds_up_and_rounding_is_no_reason() -> None:
     """0.1 + 0.2 > 0.3 in floating point."""
     entry = {"workloads": ["w", "v"], "pool": "a", "gpus": 1, "throughput": [1.0, 1.0]}
@@ -184,8 +192,10 @@ def test_admitting_puts_columns_back_at_rate_0(seed: int) -> None:
         assert {row for row in dropped if row.reason not in reasons} == set(dropped_of(admitted))
         names = candidates.instance.jobs_table.names
         placed = {name for column in after for name in column.jobs}
-        missing = {names[job] for job in np.flatnonzero(admitted.absence == Absence.NO_COLUMN)}
-        assert missing == {names[job] for job in np.flatnonzero(candidates.absence == Absence.NO_COLUMN)} - placed
+        missing = {names[job] for job in np.flatnonzero(admitted.absence == Absence.NO_COLUMN).tolist()}
+        assert (
+            missing == {names[job] for job in np.flatnonzero(candidates.absence == Absence.NO_COLUMN).tolist()} - placed
+        )
         assert columns_of(candidates) == before
 
 
@@ -233,6 +243,7 @@ def test_a_model_is_asked_only_what_nobody_states() -> None:
     assert filled["j2", "a", 1] == filled["j3", "a", 1] == 9.0
     assert ("j2", "b", 1) not in filled
     assert {gpus for job, _, gpus in filled if job == "j5"} == {1, 2, 4}
+    assert (candidates.dropped.rate == 0).all()
     columns = candidates.columns
     guessed = (columns.rate == columns.gpus / 8) & (columns.option < 0)
     assert (columns.source[guessed] == 4).all()

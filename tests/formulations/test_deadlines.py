@@ -85,7 +85,7 @@ def test_integral_program_with_deadlines() -> None:
     ("constraint", "message"),
     (
         ("deadline", "unknown constraint 'deadline', expected one of .*did you mean deadlines"),
-        ({"kind": "deadlines", "sof": True}, "option of deadlines: sof: found an unknown key"),
+        ({"kind": "deadlines", "sof": True}, "deadlines has no option 'sof', expected one of soft"),
         ({"soft": True}, 'a side constraint is a kind or an object with "kind"'),
         (7, "a side constraint is a kind"),
     ),
