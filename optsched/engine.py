@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
-import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.errors import Interrupted, SolverCrashed, UsageError
+from optsched.infeasibility import conflicting_rows, least_violation
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
 from optsched.solution.certificate import (
     FEASIBILITY,
@@ -24,7 +24,7 @@ from optsched.solution.certificate import (
     gap_of,
     is_bounded,
 )
-from optsched.solution.explanation import Conflict, describe_row
+from optsched.solution.explanation import Conflict
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Capability, Limits, Session, Solver
@@ -302,7 +302,7 @@ class Engine:
             return self._nothing_found(values)
         if values.termination not in NO_OPTIMUM:
             raise SolverCrashed(f"solver {self._name} stopped with {values.words!r} and no point")
-        needed, proof, loosened = self.least_violation(arrays)
+        needed, proof, loosened = least_violation(arrays, self._limits())
         if needed <= FEASIBILITY:
             if values.termination is Termination.INFEASIBLE:
                 raise SolverCrashed(f"solver {self._name} claims that a feasible program is infeasible")
@@ -313,53 +313,11 @@ class Engine:
                 Certificate(True, "claimed", {}), Status.UNBOUNDED, self.chosen,
             )  # fmt: skip
         certificate = Certificate(True, proof, {"least_violation": needed})
-        conflicts = self._conflicts(arrays, program, session, loosened)
+        conflicts = conflicting_rows(arrays, program, session, loosened)
         return Outcome(
             replace(values, termination=Termination.INFEASIBLE), None, None, None, "none", certificate,
             Status.INFEASIBLE, self.chosen, conflicts=conflicts,
         )  # fmt: skip
-
-    def least_violation(self, arrays: LinearArrays) -> tuple[float, str, np.ndarray]:
-        """Elastic relaxation: the least total violation of rows, each relative to its size, and who violates.
-
-        Its dual bound, recomputed, is the proof of infeasibility; a value of 0 refutes the solver's claim.
-        """
-        from optsched.solvers.highs import Highs
-
-        elastic = elastic_relaxation(arrays)
-        values = Highs().open(elastic).run(replace(self._limits(), gap=None, options={}, on_progress=None))
-        if values.x is None:
-            raise SolverCrashed(f"the infeasibility analysis stopped with {values.words!r}")
-        bound = values.bound
-        if values.y is not None:
-            # Shrink the duals until no slack has a wrong sign: without cost on x the proof only shrinks along.
-            price = np.abs(elastic.A[:, arrays.shape[1] :].T @ values.y).max(initial=0.0)
-            bound = dual_bound(elastic, values.y * (1.0 - 1e-12) / max(1.0, price))
-        needed = 0.0 if bound is None else bound
-        slack = values.x[arrays.shape[1] :]
-        rows = elastic.A[:, arrays.shape[1] :].tocoo()
-        loosened = np.unique(rows.row[slack[rows.col] > 1e-9])
-        return needed, "dual" if values.y is not None else "claimed", loosened
-
-    def _conflicts(
-        self,
-        arrays: LinearArrays,
-        program: AllocationProgram | None,
-        session: Session | None,
-        loosened: np.ndarray,
-    ) -> tuple[Conflict, ...]:
-        """An irreducible infeasible set of rows; where the relaxation is feasible, the rows that must give way."""
-        from optsched.solvers.highs import HighsSession
-
-        has_iis = session is not None and Capability.IIS in (self.chosen or Solver).capabilities
-        analyst = session if has_iis and session is not None else HighsSession(arrays, "simplex")
-        rows = analyst.conflict()
-        if len(rows) == 0:
-            rows = loosened
-        found = [arrays.row_name(int(row)) for row in rows]
-        if program is None:
-            return tuple(Conflict(block, position, f"row {block}[{position}]") for block, position in found)
-        return tuple(describe_row(program, block, position) for block, position in found)
 
 
 def refuse_nan(arrays: LinearArrays) -> None:
@@ -373,34 +331,6 @@ def refuse_nan(arrays: LinearArrays) -> None:
     ):
         if np.isnan(bounds).any():
             raise UsageError(f"the program has a NaN among its {name}")
-
-
-def elastic_relaxation(arrays: LinearArrays) -> LinearArrays:
-    """Minimise the total relative violation: every finite side of a row gets a slack s >= 0 that costs 1.
-
-    A violation counts relative to max(1, |side|), so that GPUs and steps/s weigh alike.
-    """
-    rows, columns = arrays.shape
-    above = np.flatnonzero(np.isfinite(arrays.row_upper))
-    below = np.flatnonzero(np.isfinite(arrays.row_lower))
-    scale = np.concatenate(
-        [-np.maximum(1.0, np.abs(arrays.row_upper[above])), np.maximum(1.0, np.abs(arrays.row_lower[below]))]
-    )
-    count = len(scale)
-    slack = sp.csc_matrix((scale, (np.concatenate([above, below]), np.arange(count))), shape=(rows, count))
-    zero, reach = np.zeros(count), np.full(count, 1e9)
-    return replace(
-        arrays,
-        A=sp.csc_matrix(sp.hstack([arrays.A, slack])),
-        lower=np.concatenate([arrays.lower, zero]),
-        upper=np.concatenate([arrays.upper, np.full(count, np.inf)]),
-        cost=np.concatenate([np.zeros(columns), np.ones(count)]),
-        integer=np.concatenate([arrays.integer, zero.astype(bool)]),
-        maximise=False,
-        offset=0.0,
-        implied_lower=np.concatenate([arrays.implied_lower, zero]),
-        implied_upper=np.concatenate([arrays.implied_upper, reach]),
-    )
 
 
 def _without_noise(y: FloatArray) -> FloatArray:

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 import optsched
 from optsched import api, registry
-from optsched.engine import Engine, Outcome, elastic_relaxation
+from optsched.engine import Engine, Outcome
 from optsched.errors import Interrupted, SolverCrashed
+from optsched.infeasibility import elastic_relaxation
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Total
 from optsched.program.arrays import Block
 from optsched.solution import PointStatus, Solution, Status, Termination, Values, certify_point, dual_bound, gap_of
@@ -25,7 +26,7 @@ from optsched.solvers import Limits, Session, Solver
 from optsched.solvers.clarabel import Clarabel
 from optsched.solvers.highs import Highs
 
-QUICK = settings(max_examples=150, deadline=None, derandomize=True)
+QUICK = settings(max_examples=80, deadline=None, derandomize=True)
 INFINITY = float("inf")
 
 

@@ -106,7 +106,6 @@ def _needs(instance: Instance, kinds: Kinds, columns: KindColumns) -> dict[str, 
     scale = sp.diags(np.where(columns.option < 0, columns.gpus, 0.0))
     needs = sp.csc_matrix(scale @ (demand[workload[columns.kind]] + demand[partner]) + uses[option])
     needs.eliminate_zeros()
-    needs.sort_indices()
     return {
         name: (needs.indices[start:stop].astype(np.int64), needs.data[start:stop])
         for name, start, stop in zip(numbers, needs.indptr, needs.indptr[1:], strict=False)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from optsched.engine import Engine, elastic_relaxation
+from optsched.infeasibility import elastic_relaxation, least_violation
 from optsched.instance.reading import show
 from optsched.program import AllocationProgram, LinearArrays
-from optsched.registry import load_solver
 from optsched.solution import Conflict
 from optsched.solution.certificate import FEASIBILITY, is_bounded
 from optsched.solution.explanation import describe_row
@@ -56,7 +55,7 @@ def check_empty(subject: Subject, findings: Findings) -> None:
 def _check_infeasible(subject: Subject, program: AllocationProgram, arrays: LinearArrays, findings: Findings) -> Bound:
     """Prove again that no allocation meets all rows; the conflicts must be rows, and must conflict."""
     document = subject.document
-    needed, proof, _ = Engine(load_solver).least_violation(arrays)
+    needed, proof, _ = least_violation(arrays, Limits())
     if needed <= FEASIBILITY:
         findings.add("status", 'found "infeasible", but an allocation exists that meets every requirement')
         return "not verifiable"

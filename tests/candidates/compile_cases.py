@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,12 @@ def document(pools: Any, jobs: Any, **more: Any) -> Document:
     jobs = [{"id": f"j{row}"} | job for row, job in enumerate(jobs)]
     cluster = {"pools": pools, "resources": more.pop("resources", [])}
     return {"format": "optsched-instance/1", "cluster": cluster, "jobs": jobs} | more
+
+
+@cache
+def random_candidates(seed: int) -> Candidates:
+    """The candidates of `random_document`, which are frozen."""
+    return compiled(random_document(seed))
 
 
 # --- random documents ----------------------------------------------------------------------------------------------

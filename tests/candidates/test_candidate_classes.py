@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from compile_cases import columns_of, compiled, document, random_document
+from compile_cases import columns_of, compiled, document, random_candidates, random_document
 
 from optsched.candidates import Absence, Candidates, Classes
 from optsched.candidates.classes import READABLE
@@ -186,7 +186,7 @@ def test_an_unknown_array_is_refused_by_name() -> None:
 
 
 def test_classes_are_made_once_for_each_set_of_reads() -> None:
-    candidates = compiled(random_document(3))
+    candidates = random_candidates(3)
     assert candidates.classes(frozenset({"weight"})) is candidates.classes(frozenset({"weight"}))
     assert candidates.classes(frozenset({"weight"})) is not candidates.classes(frozenset())
     assert candidates.per_job().classes(frozenset()) is not candidates.classes(frozenset())
@@ -317,10 +317,10 @@ def both(candidates: Candidates, reads: frozenset[str]) -> tuple[Classes, Classe
     return merged, single, rows, columns
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(50))
 def test_classes_describe_the_same_polyhedron_as_jobs(seed: int) -> None:
     """What any x by job gives in sum is what its sum by class gives."""
-    candidates = compiled(random_document(seed))
+    candidates = random_candidates(seed)
     for reads in READS:
         merged, single, rows, columns = both(candidates, reads)
         assert np.array_equal(rows @ single.count, merged.count)
@@ -331,9 +331,9 @@ def test_classes_describe_the_same_polyhedron_as_jobs(seed: int) -> None:
         np.testing.assert_allclose(single.usage @ x, merged.usage @ (columns @ x), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(50))
 def test_jobs_of_a_class_have_equal_columns_and_equal_reads(seed: int) -> None:
-    candidates = compiled(random_document(seed))
+    candidates = random_candidates(seed)
     table, names = candidates.instance.jobs_table, candidates.instance.jobs_table.names
     mine: dict[str, Counter[Any]] = {}
     for column in columns_of(candidates):
@@ -356,7 +356,7 @@ def test_jobs_of_a_class_have_equal_columns_and_equal_reads(seed: int) -> None:
                     assert array[job] == array[jobs[0]]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(50))
 def test_jobs_that_say_the_same_are_one_class(seed: int) -> None:
     made = random_document(seed)
     candidates = compiled(made)
@@ -370,9 +370,9 @@ def test_jobs_that_say_the_same_are_one_class(seed: int) -> None:
         assert seen.setdefault(said, int(classes.of_job[row])) == classes.of_job[row]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(50))
 def test_matrices_have_the_shapes_and_entries_that_the_class_says(seed: int) -> None:
-    candidates = compiled(random_document(seed))
+    candidates = random_candidates(seed)
     for reads in READS:
         classes = candidates.classes(reads)
         shape = (len(classes), classes.columns)
@@ -397,6 +397,8 @@ def test_matrices_have_the_shapes_and_entries_that_the_class_says(seed: int) -> 
         assert np.array_equal(classes.pool, candidates.columns.pool[classes.kind_column])
         assert np.array_equal(classes.gpus, candidates.columns.gpus[classes.kind_column])
         assert np.array_equal(classes.alone, classes.class_b < 0)
+        assert (np.diff(classes.alone.astype(int)) <= 0).all()  # columns without a partner first, class by class
+        assert (np.diff(classes.class_a[classes.alone]) >= 0).all()
         assert classes.capacity is candidates.resources.capacity
 
 
@@ -408,9 +410,9 @@ def test_columns_of_a_kind_are_sorted_by_gpus_before_nodes() -> None:
     assert columns.nodes.tolist() == [1, 2, 1, 2]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(50))
 def test_columns_of_kinds_are_sorted_and_name_their_configurations(seed: int) -> None:
-    candidates = compiled(random_document(seed))
+    candidates = random_candidates(seed)
     columns, table = candidates.columns, candidates.configurations
     names = ("kind", "partner", "pool", "gpus", "nodes", "option")
     keys = list(zip(*(getattr(columns, name).tolist() for name in names), strict=True))

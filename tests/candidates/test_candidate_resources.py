@@ -72,7 +72,7 @@ def test_a_node_that_does_not_state_its_cpus_makes_them_unlimited() -> None:
 
 
 def test_cpus_are_a_row_only_where_some_column_uses_them() -> None:
-    pools = [pool(cpus_per_node=8, memory_per_node=8), pool("b", cpus_per_node=8)]
+    pools = [pool(cpus_per_node=8, memory_per_node=8), pool("b", cpus_per_node=8, memory_per_node=8)]
     jobs = [{"workload": "w", "throughput": {"b": 1.0}}, {"throughput": {"a": 1.0}}]
     candidates = compiled(document(pools, jobs, **demanding(cpu=3, memory=0)))
     assert list(table(candidates)) == ["a", "b", "b.cpu"]

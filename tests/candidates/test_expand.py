@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from compile_cases import compiled, document, random_document
+from compile_cases import compiled, document, random_candidates
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,7 +114,7 @@ def test_fractions_of_any_feasible_point(counts: tuple[int, ...], seed: int, den
 
 @pytest.mark.parametrize("seed", range(40))
 def test_fractions_on_random_instances(seed: int) -> None:
-    classes = compiled(random_document(seed)).classes(frozenset({"weight"}))
+    classes = random_candidates(seed).classes(frozenset({"weight"}))
     check(classes, feasible(classes, np.random.default_rng(seed).random(classes.columns)))
 
 
@@ -211,7 +211,7 @@ def test_an_integral_point_gives_whole_jobs_once_each(counts: tuple[int, ...], s
 
 @pytest.mark.parametrize("seed", range(40))
 def test_whole_jobs_on_random_instances(seed: int) -> None:
-    classes = compiled(random_document(seed)).classes(frozenset({"weight"}))
+    classes = random_candidates(seed).classes(frozenset({"weight"}))
     check_whole(classes, whole_point(classes, seed))
 
 

@@ -31,6 +31,23 @@ def test_verify_accepts_what_solve_wrote(run: Any, solved: Path) -> None:
     assert run("verify", "@quickstart", solved, "--resolve").code == 0
 
 
+def test_verify_can_solve_again(run: Any, solved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from optsched.verify import Verification
+
+    asked = []
+
+    def verify(*_: Any, resolve: bool) -> Verification:
+        asked.append(resolve)
+        return Verification((), "verified")
+
+    monkeypatch.setattr(sys.modules["optsched.verify"], "verify", verify)
+    run("verify", "@quickstart", solved)
+    run("verify", "@quickstart", solved, "--resolve")
+    assert asked == [False, True]
+
+
 def test_verify_tells_what_a_bound_is_worth(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "integral.json"
     run("solve", "@quickstart", "-f", "max-throughput", "-O", "integral=true", "-o", path)

@@ -62,6 +62,13 @@ def test_examples_that_need_no_file_work(run: Any, document: dict[str, Any], mon
     assert tried >= 9
 
 
+def test_quiet_commands_print_nothing(run: Any) -> None:
+    for given in (["formulations"], ["formulations", "makespan"], ["solvers"], ["instances"], ["validate", "@packing"]):
+        assert run(*given, "-q").out == ""
+        assert run(*given).out != ""
+        assert run(*given, "-q", "--json").json
+
+
 def test_help_loads_nothing_heavy_and_is_fast() -> None:
     code = (
         "import sys; from optsched.cli.main import main; main(['--help']); main(['solve', '--help'])\n"
@@ -116,6 +123,9 @@ def test_doctor_sees_a_solver_that_is_missing_or_wrong(monkeypatch: pytest.Monke
     assert not told["solver clarabel"].ok
     assert "cannot be loaded" in told["solver clarabel"].words
     assert not told["solver highs"].ok
+    assert "a tiny program ends" in told["solver highs"].words
+    monkeypatch.setattr(HighsSession, "run", lambda self, limits: replace(honest(self, limits), objective=4.0))
+    assert not {check.name: check for check in checks.check_solvers()}["solver highs"].ok
 
 
 def test_doctor_sees_versions_outside_their_limits() -> None:

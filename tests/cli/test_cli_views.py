@@ -126,6 +126,32 @@ def test_options_without_a_pool_are_told_by_their_attributes(run: Any, write: Wr
     assert "budget            3      2        66.7 %" in out
 
 
+def test_ways_of_one_pool_are_added_up_in_the_matrix(run: Any, write: Write) -> None:
+    document = {
+        "format": "optsched-instance/1", "name": "ways",
+        "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 2}],
+                    "resources": [{"name": "licence", "kind": "renewable", "capacity": 0.25}]},
+        "jobs": [{"id": "a", "steps": 10, "options": [{"pool": "p", "gpus": 1, "throughput": 2, "uses": {"licence": 1}},
+                                                      {"pool": "p", "gpus": 1, "throughput": 1}]}],
+    }  # fmt: skip
+    told = run("solve", write(document), "-f", "max-throughput", "--json").json
+    assert sorted(row["fraction"] for row in told["allocation"]) == pytest.approx([0.25, 0.75])
+    assert "a        1   100 %      1.25\n" in run("solve", write(document), "-f", "max-throughput").out
+
+
+def test_a_job_that_only_shares_has_something(run: Any, small: dict[str, Any], write: Write) -> None:
+    small["cluster"]["pools"][1]["nodes"] = 0
+    small["cluster"]["pools"][0]["gpus_per_node"] = 1
+    small["jobs"] = [
+        {"id": "b", "steps": 9, "throughput": {"fast": 1.0}},
+        {"id": "a", "steps": 9, "throughput": {"fast": 1.0}},
+    ]
+    small["colocation"] = [{"jobs": ["a", "b"], "pool": "fast", "gpus": 1, "throughput": [0.9, 0.8]}]
+    out = run("solve", write(small), "-f", "max-throughput").out
+    assert "0.8 + 0.9\n" in out or "0.9 + 0.8\n" in out
+    assert "nothing" not in out
+
+
 def test_jobs_without_anything_are_named(run: Any) -> None:
     out = run("solve", "@quickstart", "-f", "max-throughput", "-O", "integral=true").out
     assert "3 jobs get nothing: gpt-2-small-6, bert-large-8, vit-b16-12\n" in out
@@ -229,6 +255,33 @@ def test_explained_share_is_an_elasticity(run: Any, document: dict[str, Any], wr
     job["steps"] *= 1 - 1e-4
     less = run("solve", write(document), "-f", "makespan", "--json").json["objective"]
     assert (told["objective"] - less) / told["objective"] / 1e-4 == pytest.approx(item["share"], rel=1e-2)
+
+
+def test_explained_share_is_that_of_a_whole_class(run: Any, small: dict[str, Any], write: Write) -> None:
+    """Three equal jobs and a long one: what 1 % fewer steps of all three would bring."""
+    equal = [{"id": f"e{k}", "gpus": 2, "steps": 1000, "throughput": {"fast": 2.0, "slow": 1.0}} for k in range(3)]
+    small["jobs"] = [{"id": "z", "gpus": 1, "steps": 900, "throughput": {"fast": 1.0, "slow": 0.8}}, *equal]
+    told = run("explain", write(small), "-f", "makespan", "--json").json
+    item = next(item for item in told["holding"] if item["job"] == "e0")
+    assert item["jobs"] == 3
+    assert 0 < item["share"] < 1
+    for job in small["jobs"][1:]:
+        job["steps"] *= 1 - 1e-4
+    less = run("solve", write(small), "-f", "makespan", "--json").json["objective"]
+    assert (told["objective"] - less) / told["objective"] / 1e-4 == pytest.approx(item["share"], rel=1e-2)
+
+
+def test_explained_requirements_are_in_the_objective_s_unit(run: Any, document: dict[str, Any], write: Write) -> None:
+    """A deadline that costs makespan: seconds saved by 1 % fewer steps until then."""
+    job = next(job for job in document["jobs"] if job["id"] == "bert-base-10")
+    job["deadline"] = 7200 + 0.6 * (job["deadline"] - 7200)
+    given = ("-f", "makespan", "-C", "deadlines")
+    told = run("explain", write(document), *given, "--json").json
+    (item,) = told["requirements"]
+    assert item["requirement"].startswith("job bert-base-10 needs")
+    job["deadline"] = 7200 + (job["deadline"] - 7200) / (1 - 1e-5)  # the pace asked for is 1e-5 less
+    less = run("solve", write(document), *given, "--json").json["objective"]
+    assert (told["objective"] - less) / 1e-5 * 0.01 == pytest.approx(item["worth"], rel=1e-2)
 
 
 def test_explain_prices_requirements(run: Any, document: dict[str, Any], write: Write) -> None:

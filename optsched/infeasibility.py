@@ -1,0 +1,82 @@
+"""Why a program is infeasible: a proof that is recomputed, and a small set of rows that cannot all hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import IntArray
+from optsched.errors import SolverCrashed, SolverUnavailable
+from optsched.program import AllocationProgram, LinearArrays
+from optsched.solution.certificate import dual_bound
+from optsched.solution.explanation import Conflict, describe_row
+from optsched.solvers import Limits, Session
+
+
+def least_violation(arrays: LinearArrays, limits: Limits) -> tuple[float, str, IntArray]:
+    """The least total violation of the rows, each relative to its size; how it is proved; and which rows give way.
+
+    The dual bound of the elastic relaxation, recomputed, is the proof of infeasibility (``dual``; ``claimed`` for an
+    integer program); a value of 0 refutes a solver that says infeasible.
+    """
+    from optsched.solvers.highs import Highs
+
+    elastic = elastic_relaxation(arrays)
+    values = Highs().open(elastic).run(replace(limits, gap=None, options={}, on_progress=None))
+    if values.x is None:
+        raise SolverCrashed(f"the infeasibility analysis stopped with {values.words!r}")
+    slacks = elastic.A[:, arrays.shape[1] :]
+    bound = values.bound
+    if values.y is not None:
+        # Shrink the duals until no slack has a wrong sign: without cost on x the proof only shrinks along.
+        price = np.abs(slacks.T @ values.y).max(initial=0.0)
+        bound = dual_bound(elastic, values.y * (1.0 - 1e-12) / max(1.0, price))
+    entries = slacks.tocoo()
+    loosened = np.unique(entries.row[values.x[arrays.shape[1] :][entries.col] > 1e-9]).astype(np.int64)
+    return (0.0 if bound is None else bound), ("dual" if values.y is not None else "claimed"), loosened
+
+
+def conflicting_rows(
+    arrays: LinearArrays, program: AllocationProgram | None, session: Session | None, loosened: IntArray
+) -> tuple[Conflict, ...]:
+    """An irreducible infeasible set of rows; where the relaxation is feasible, the rows that must give way."""
+    from optsched.solvers.highs import HighsSession
+
+    try:
+        rows = (HighsSession(arrays, "simplex") if session is None else session).conflict()
+    except SolverUnavailable:  # the solver that found it has no analysis of its own
+        rows = HighsSession(arrays, "simplex").conflict()
+    found = [arrays.row_name(int(row)) for row in (rows if len(rows) else loosened)]
+    if program is None:
+        return tuple(Conflict(block, position, f"row {block}[{position}]") for block, position in found)
+    return tuple(describe_row(program, block, position) for block, position in found)
+
+
+def elastic_relaxation(arrays: LinearArrays) -> LinearArrays:
+    """Minimise the total relative violation: every finite side of a row gets a slack s >= 0 that costs 1.
+
+    A violation counts relative to max(1, |side|), so that GPUs and steps/s weigh alike.
+    """
+    rows, columns = arrays.shape
+    above = np.flatnonzero(np.isfinite(arrays.row_upper))
+    below = np.flatnonzero(np.isfinite(arrays.row_lower))
+    scale = np.concatenate(
+        [-np.maximum(1.0, np.abs(arrays.row_upper[above])), np.maximum(1.0, np.abs(arrays.row_lower[below]))]
+    )
+    count = len(scale)
+    slack = sp.csc_matrix((scale, (np.concatenate([above, below]), np.arange(count))), shape=(rows, count))
+    zero, reach = np.zeros(count), np.full(count, 1e9)
+    return replace(
+        arrays,
+        A=sp.csc_matrix(sp.hstack([arrays.A, slack])),
+        lower=np.concatenate([arrays.lower, zero]),
+        upper=np.concatenate([arrays.upper, np.full(count, np.inf)]),
+        cost=np.concatenate([np.zeros(columns), np.ones(count)]),
+        integer=np.concatenate([arrays.integer, zero.astype(bool)]),
+        maximise=False,
+        offset=0.0,
+        implied_lower=np.concatenate([arrays.implied_lower, zero]),
+        implied_upper=np.concatenate([arrays.implied_upper, reach]),
+    )
