@@ -106,8 +106,8 @@ def _check_limits(
             raise UsageError(f"{name}: found {value:g}, expected a number above 0")
     if gap is not None and not gap >= 0:
         raise UsageError(f"gap: found {gap:g}, expected 0 or more")
-    if not 0 < tolerance < 1:
-        raise UsageError(f"tolerance: found {tolerance:g}, expected a number between 0 and 1")
+    if not 0 < tolerance <= 0.01:
+        raise UsageError(f"tolerance: found {tolerance:g}, expected a number above 0, at most 0.01")
     if threads < 0:
         raise UsageError(f"threads: found {threads}, expected 0 (all) or more")
 

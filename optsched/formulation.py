@@ -163,7 +163,7 @@ class Formulation(ABC):
                 engine.iterations,
                 engine.nodes,
                 tuple(engine.rebuilt),
-                engine.limits.gap,
+                engine.accepted_gap,
             ),
             sense=self.sense,
             objective=self.report(outcome.value) if found and outcome.value is not None else None,

@@ -164,6 +164,15 @@ class AllocationProgram:
                 x = x * smallest
         return np.floor(x + 1e-9) if self.integral else x
 
+    def even(self) -> FloatArray:
+        """Every job spread evenly over its columns alone, scaled down into time and capacity."""
+        C = self.classes
+        alone = np.flatnonzero(C.alone)
+        columns = np.bincount(C.class_a[alone], minlength=len(C))
+        x = np.zeros(C.columns)
+        x[alone] = (C.count / np.maximum(columns, 1))[C.class_a[alone]]
+        return self.repaired(x)
+
     @property
     def concave(self) -> bool:
         """Whether the utility is a total of a function that is not linear."""

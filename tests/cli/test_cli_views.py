@@ -16,15 +16,34 @@ from optsched.shipped import shipped_names
 Write = Callable[..., Path]
 
 
-@pytest.mark.parametrize("columns", [60, 80, 100, 200])
+WIDTHS = (60, 80, 100, 200)
+
+
 @pytest.mark.parametrize("name", shipped_names())
-def test_every_view_fits(run: Any, name: str, columns: int) -> None:
+def test_every_view_fits(run: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from optsched import api
+
+    monkeypatch.setattr(api, "solve", _remembering(api.solve))
     for formulation in names("formulation"):
         for command in ("solve", "explain"):
-            result = run(command, f"@{name}", "-f", formulation, columns=columns)
-            assert result.code in (0, 2, 4), result.err
-            _fits(result.out, columns)
-    _fits(run("validate", f"@{name}", columns=columns).out, columns)
+            for columns in WIDTHS:
+                result = run(command, f"@{name}", "-f", formulation, columns=columns)
+                assert result.code in (0, 2, 4), result.err
+                _fits(result.out, columns)
+    for columns in WIDTHS:
+        _fits(run("validate", f"@{name}", columns=columns).out, columns)
+
+
+def _remembering(solve: Callable[..., Any]) -> Callable[..., Any]:
+    """Solve each pair of instance and formulation once."""
+    known: dict[tuple[str, str], Any] = {}
+
+    def remembered(instance: str, formulation: str, **options: Any) -> Any:
+        if (instance, formulation) not in known:
+            known[instance, formulation] = solve(instance, formulation, **options)
+        return known[instance, formulation]
+
+    return remembered
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
@@ -393,6 +412,32 @@ def test_one_formulation_in_full(run: Any) -> None:
     told = run("formulations", "makespan", "--json").json
     assert [option["name"] for option in told["options"]] == ["agnostic", "reference_pool"]
     assert told["options"][0]["default"] is False
+
+
+def test_a_docstring_at_the_width_of_the_terminal(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that were wrapped at 112 or more are put together, others stay; all are cut under their second column."""
+    from optsched.cli.formulations import mathematics
+
+    monkeypatch.setenv("COLUMNS", "60")
+    text = "\n".join(
+        [
+            "word " * 21 + "12345 ``ends``",
+            "here.",
+            "Parameters",
+            "    short     " + "text " * 18 + "12345678",
+            "              continued",
+            "    maximise  t",
+            "              x <= 1",
+        ]
+    )
+    told = [line for block in mathematics(text) for line in str(block).splitlines()]
+    assert max(map(len, told)) <= 60
+    assert told[1].endswith("word word")
+    assert "word 12345 ends here." in " ".join(told)
+    assert told[told.index("Parameters") + 1].startswith("    short     text")
+    assert told[told.index("Parameters") + 2].startswith("              text")
+    assert any(line.endswith("12345678 continued") for line in told)
+    assert told[-2:] == ["    maximise  t", "              x <= 1"]
 
 
 def test_one_side_constraint_in_full(run: Any) -> None:
