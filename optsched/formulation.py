@@ -84,7 +84,8 @@ class Formulation(ABC):
         extend: Extend | None = None,
     ) -> None:
         self.options: Any = self.Options() if options is None else options
-        self.constraints = tuple(constraints)
+        # An instance and a command line may ask for the same thing; it is asked for once.
+        self.constraints = tuple({repr(constraint.document()): constraint for constraint in constraints}.values())
         self.extend = extend
 
     @abstractmethod
@@ -118,9 +119,14 @@ class Formulation(ABC):
 
     def program(self, C: Classes) -> AllocationProgram:
         """`build` with the side constraints; may raise `Infeasible`."""
-        rows = [constraint.rows(C) for constraint in self.constraints]
         program = self.build(C)
-        return replace(program, side=(*program.side, *(side for side in rows if side is not None)), extend=self.extend)
+        side = list(program.side)
+        for constraint in self.constraints:
+            rows = constraint.rows(C)
+            if rows is not None:
+                alike = sum(other.name.partition("#")[0] == rows.name for other in side)
+                side.append(replace(rows, name=f"{rows.name}#{alike + 1}") if alike else rows)
+        return replace(program, side=tuple(side), extend=self.extend)
 
     def solve(self, candidates: Candidates, engine: Engine) -> Solution:
         """Build, solve and certify."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -129,22 +130,24 @@ def test_interrupted_with_an_incumbent(hard: Path, tmp_path: Path) -> None:
 
 
 def test_interrupted_before_anything_was_found(tmp_path: Path) -> None:
-    process = start("solve", "-", "-o", tmp_path / "o.json", "-v", stdin=subprocess.PIPE)
-    time.sleep(1.5)  # it waits for its instance
+    log = tmp_path / "log.txt"
+    process = start("solve", "-", "-o", tmp_path / "o.json", "--log", log, stdin=subprocess.PIPE)
+    while not log.exists():  # the command has begun; it will wait for its instance
+        time.sleep(0.05)
+        assert process.poll() is None
+    time.sleep(0.5)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     code, out, err = finish(process)
-    assert (code, out) == (130, "")
-    assert err.splitlines()[-1] == "optsched: interrupted"
-    assert "Traceback" not in err
-    assert list(tmp_path.iterdir()) == []
+    assert (code, out, err) == (130, "", "optsched: interrupted\n")
+    assert list(tmp_path.iterdir()) == [log]
 
 
 # --- a terminal ----------------------------------------------------------------------------------------------------
 
 
-def on_a_terminal(*arguments: object, interrupt_after: float = 0.0) -> tuple[int, str]:
-    """Run with all streams on a terminal of 80 columns; Ctrl-C is typed after some seconds."""
+def on_a_terminal(*arguments: object, interrupt_at: str = "") -> tuple[int, str]:
+    """Run with all streams on a terminal of 80 columns; Ctrl-C is typed when a text has appeared."""
     child, terminal = pty.fork()
     if child == 0:
         os.environ.update(COLUMNS="80", TERM="xterm")
@@ -160,7 +163,7 @@ def on_a_terminal(*arguments: object, interrupt_after: float = 0.0) -> tuple[int
             if not data:
                 break
             text += data
-        if interrupt_after and not typed and time.monotonic() - started > interrupt_after:
+        if interrupt_at and not typed and interrupt_at.encode() in text:
             os.write(terminal, b"\x03")
             typed = True
     status = os.waitpid(child, 0)[1]
@@ -169,7 +172,7 @@ def on_a_terminal(*arguments: object, interrupt_after: float = 0.0) -> tuple[int
 
 
 def test_progress_line_on_a_terminal(hard: Path) -> None:
-    code, text = on_a_terminal("solve", hard, *INTEGRAL, interrupt_after=4.0)
+    code, text = on_a_terminal("solve", hard, *INTEGRAL, interrupt_at=", bound 5")
     assert code == 0
     assert "solving: incumbent 5" in text
     assert ", bound 5" in text
@@ -178,10 +181,29 @@ def test_progress_line_on_a_terminal(hard: Path) -> None:
     assert "\x1b[?25h" in text  # the cursor is back
 
 
-def test_no_progress_line_for_what_is_fast_or_quiet(hard: Path) -> None:
-    code, text = on_a_terminal("solve", "@quickstart")
-    assert code == 0
-    assert "solving" not in text
-    assert "\x1b[1;32moptimal" in text
+def test_no_progress_line_where_nobody_wants_one(hard: Path) -> None:
     code, text = on_a_terminal("solve", hard, *INTEGRAL, "-q", "--time-limit", "1.5")
     assert (code, text) == (0, "")
+
+
+def test_progress_line_waits_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    from optsched.cli import progress as module
+    from optsched.cli.shell import Shell
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    def shown(patience: float) -> str:
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        monkeypatch.setattr(module, "PATIENCE", patience)
+        with module.progress(Shell(), "solving") as on_progress:
+            assert on_progress is not None
+            time.sleep(0.5)
+        return sys.stderr.getvalue()  # type: ignore[attr-defined]
+
+    assert shown(30.0) == ""
+    assert "solving: 0 s (Ctrl-C stops)" in shown(0.0)
+    assert module.PATIENCE == 0.0
+    monkeypatch.undo()
+    assert module.PATIENCE == 1.0

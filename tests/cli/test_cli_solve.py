@@ -316,7 +316,7 @@ def test_debug_shows_where_a_refusal_comes_from(run: Any) -> None:
         (["--work-limit", "1e3"], 2, "--work-limit: found '1e3', expected a whole number"),
         (["--gap", "-0.1"], 2, "gap: found -0.1, expected 0 or more"),
         (["--gap", "nan"], 2, "--gap: found 'nan', expected a number"),
-        (["--tolerance", "0"], 2, "tolerance: found 0, expected a number between 0 and 1"),
+        (["--tolerance", "0"], 2, "tolerance: found 0, expected a number above 0, at most 0.01"),
         (["--threads", "-2"], 2, "threads: found -2, expected 0 (all) or more"),
         (["--seed", "x"], 2, "--seed: found 'x', expected a whole number"),
         (["--seed", "-1"], 2, "HiGHS has no option 'random_seed' that takes -1"),

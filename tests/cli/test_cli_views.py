@@ -432,8 +432,8 @@ def test_a_docstring_at_the_width_of_the_terminal(run: Any, monkeypatch: pytest.
     )
     told = [line for block in mathematics(text) for line in str(block).splitlines()]
     assert max(map(len, told)) <= 60
-    assert told[1].endswith("word word")
-    assert "word 12345 ends here." in " ".join(told)
+    assert told[1].endswith("12345 ends")
+    assert told[2] == "here."
     assert told[told.index("Parameters") + 1].startswith("    short     text")
     assert told[told.index("Parameters") + 2].startswith("              text")
     assert any(line.endswith("12345678 continued") for line in told)

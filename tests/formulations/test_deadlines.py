@@ -110,3 +110,13 @@ def test_own_rows_through_extend() -> None:
 def test_isolated_takes_no_rows() -> None:
     with pytest.raises(UsageError, match="isolated is a rule"):
         solve({"id": "a"}, formulation="isolated", constraints=["deadlines"])
+
+
+def test_the_same_constraint_twice_is_one_and_two_of_a_kind_are_two() -> None:
+    jobs = [{"id": "a", "deadline": 100 + 3600}, {"id": "s", "deadline": 100 + 9000, "deadline_kind": "soft"}]
+    instance = Instance.from_document(document(*jobs) | {"constraints": [{"kind": "deadlines"}]})
+    once = optsched.solve(instance, "max-throughput", constraints=["deadlines"])
+    assert once.ok and once.to_document()["constraints"] == [{"kind": "deadlines", "soft": False}]
+    both = optsched.solve(instance, "max-throughput", constraints=[{"kind": "deadlines", "soft": True}])
+    assert both.ok and {"deadlines", "deadlines#2"} <= set(both.duals)
+    assert optsched.verify(instance, both.to_document()).ok
