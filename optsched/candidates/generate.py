@@ -7,7 +7,9 @@ import numpy as np
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, ranges
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.kinds import Kinds
+from optsched.errors import InvalidInput
 from optsched.instance import Instance
+from optsched.instance.reading import show
 from optsched.instance.tables import ANY_SPREAD
 from optsched.performance import Configurations, Feasibility, PerformanceModel, PoolSizes, Prediction
 from optsched.performance.table import TableModel
@@ -112,7 +114,16 @@ def option_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
     steps = instance.jobs_table.steps[kinds.first[kind]]
     duration = options.duration[option]
     implied = ~stated & ~np.isnan(duration)
-    rate[implied] = steps[implied] / duration[implied]
+    with np.errstate(over="ignore"):
+        rate[implied] = steps[implied] / duration[implied]
+    absurd = np.flatnonzero(~np.isfinite(rate))
+    if len(absurd):
+        job = instance.jobs_table.names[int(kinds.first[kind[absurd[0]]])]
+        raise InvalidInput(
+            f"job {show(job)}, options",
+            f"{steps[absurd[0]]:g} steps in {duration[absurd[0]]:g} s",
+            "steps and a duration that make a finite rate",
+        )
     columns = KindColumns.make(
         kind, pool, gpus, nodes, share=options.share[option], option=option, rate=rate, duration=duration,
         value=options.value[option], cost=options.cost[option],

@@ -33,6 +33,7 @@ def build_cluster(document: ClusterDocument) -> Cluster:
         if pool.name in seen:
             raise InvalidInput(f"cluster.pools[{row}].name", f"{show(pool.name)} a second time", "names that differ")
         seen.add(pool.name)
+    _refuse_generated_names(pools)
     _check_node_names(pools)
     resources: list[Resource] = []
     for row, resource in enumerate(document.resources):
@@ -106,9 +107,19 @@ def _check_node_names(pools: tuple[Pool, ...]) -> None:
             seen[name] = pool.name
 
 
+def _refuse_generated_names(pools: tuple[Pool, ...]) -> None:
+    """``<pool>.cpu`` and ``<pool>.memory`` are what the CPUs and the memory of a pool are called."""
+    generated = {f"{pool.name}.{resource}": pool.name for pool in pools for resource in RESERVED}
+    for row, pool in enumerate(pools):
+        if pool.name in generated:
+            found = f"{show(pool.name)}, which stands for a resource of pool {show(generated[pool.name])}"
+            raise InvalidInput(f"cluster.pools[{row}].name", found, "another name")
+
+
 def _resource(document: ResourceDocument, pools: tuple[Pool, ...], known: set[str], path: str) -> Resource:
-    if document.name in RESERVED or document.name in {pool.name for pool in pools}:
-        expected = "a name that is no pool's and neither cpu nor memory (they belong to pools)"
+    taken = {*RESERVED, *(pool.name for pool in pools), *(f"{pool.name}.{of}" for pool in pools for of in RESERVED)}
+    if document.name in taken:
+        expected = "a name that is no pool's and neither cpu nor memory, which belong to pools"
         raise InvalidInput(f"{path}.name", show(document.name), expected)
     if document.name in known:
         raise InvalidInput(f"{path}.name", f"{show(document.name)} a second time", "names that differ")
