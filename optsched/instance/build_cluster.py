@@ -119,7 +119,7 @@ def _refuse_generated_names(pools: tuple[Pool, ...]) -> None:
 def _resource(document: ResourceDocument, pools: tuple[Pool, ...], known: set[str], path: str) -> Resource:
     taken = {*RESERVED, *(pool.name for pool in pools), *(f"{pool.name}.{of}" for pool in pools for of in RESERVED)}
     if document.name in taken:
-        expected = "a name that is no pool's and neither cpu nor memory, which belong to pools"
+        expected = "a name that is no pool's and neither cpu nor memory (they belong to pools)"
         raise InvalidInput(f"{path}.name", show(document.name), expected)
     if document.name in known:
         raise InvalidInput(f"{path}.name", f"{show(document.name)} a second time", "names that differ")
