@@ -18,16 +18,20 @@ from optsched.solution.certificate import (
     FEASIBILITY,
     OPTIMALITY,
     Certificate,
+    alike,
     certify_point,
     dual_bound,
     dual_residual,
     gap_of,
     is_bounded,
+    noise_of,
+    row_sizes,
 )
 from optsched.solution.explanation import Conflict
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Capability, Limits, Session, Solver
+from optsched.solvers.scaling import ScaledSession, Scaling
 
 T = TypeVar("T")
 
@@ -136,7 +140,8 @@ class Engine:
         """A session with the program loaded."""
         refuse_nan(arrays)
         solver = self.choose(rows=arrays.shape[0], integer=arrays.is_integer, conic=False)
-        return solver().open(arrays)
+        scaling = Scaling.of(arrays)
+        return ScaledSession(arrays, scaling, solver().open(scaling.apply(arrays)))
 
     def run(self, session: Session) -> Values:
         """Run a session within what is left of the budget."""
@@ -198,9 +203,9 @@ class Engine:
         assert values.y is not None and cones.linear is not None
         x = self._cleaned(program, values)
         linear = cones.linear.duals(values.y, cones.maximise)
-        y = _without_noise(program.tangent_duals(linear, values.y[len(cones.linear.source) :]))
-        dual = program.tangent(x, y).arrays
         arrays = program.tangent(x).arrays
+        y = _without_noise(program.tangent_duals(linear, values.y[len(cones.linear.source) :]), arrays)
+        dual = program.tangent(x, y).arrays
         return self._certified(arrays, values, x, program.complete(x), program.value(x), y, dual)
 
     def _build(self, build: Callable[[], T]) -> T:
@@ -221,11 +226,14 @@ class Engine:
 
         assert values.x is not None
         raw = self._point(values.x, program.classes.columns)
-        x = Allocation.cleaned(program.classes, raw, program.integral).x
+        x = program.restored(Allocation.cleaned(program.classes, raw, program.integral).x, raw)
+        if program.free_to_lift and values.objective is not None and np.isfinite(values.objective):
+            lifted = program.lifted(x, values.objective)
+            x = lifted if program.value(lifted) > program.value(x) else x
         if values.termination in (*STOPPED, Termination.IMPRECISE):
             x = program.repaired(x)
             even = program.even()  # simplex may stop where some job has nothing: an even split is better then
-            if not program.side and program.extend is None and program.value(even) > program.value(x):
+            if program.free_to_lift and program.value(even) > program.value(x):
                 x = even
         if program.integral and (program.classes.member @ x > program.classes.count).any():
             raise SolverCrashed(f"solver {self._name} returned a point in which a whole job runs twice")
@@ -251,7 +259,11 @@ class Engine:
         started = time.perf_counter()
         assert self.chosen is not None
         stated = value if values.objective is None else values.objective
-        y = None if y is None or y.shape != arrays.row_upper.shape or not np.isfinite(y).all() else _without_noise(y)
+        y = (
+            None
+            if y is None or y.shape != arrays.row_upper.shape or not np.isfinite(y).all()
+            else _without_noise(y, arrays)
+        )
         dual = arrays if dual is None else dual
         bound = None if y is None else dual_bound(dual, y)
         source = proof = "dual"
@@ -261,16 +273,16 @@ class Engine:
         certificate = certify_point(arrays, point, value, proof)
         if y is not None:
             certificate = replace(certificate, residuals={**certificate.residuals, "duals": dual_residual(dual, y)})
-        gap = gap_of(value, bound)
+        gap, noise = gap_of(value, bound), noise_of(arrays)
         problems = list(certificate.problems)
         claims = values.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT)
-        if claims and not abs(value - stated) <= max(OPTIMALITY, self.accepted_gap or 0.0) * max(1.0, abs(value)):
+        if claims and not alike(value, stated, max(OPTIMALITY, self.accepted_gap or 0.0), noise):
             problems.append(f"the solver states the objective {stated:.9g}, its point has {value:.9g}")
         excess = 0.0 if bound is None else (value - bound if arrays.maximise else bound - value)
-        if excess > OPTIMALITY * max(1.0, abs(value)):
+        if bound is not None and excess > 0 and not alike(value, bound, OPTIMALITY, noise):
             problems.append(f"the bound {bound:.9g} is worse than the objective of the point, {value:.9g}")
         status = Status.FEASIBLE
-        closed = gap is not None and gap <= max(OPTIMALITY, self.accepted_gap or 0.0)
+        closed = bound is not None and alike(value, bound, max(OPTIMALITY, self.accepted_gap or 0.0), noise)
         if claims:
             if closed:
                 status = Status.OPTIMAL
@@ -342,6 +354,7 @@ def refuse_nan(arrays: LinearArrays) -> None:
             raise UsageError(f"the program has a NaN among its {name}")
 
 
-def _without_noise(y: FloatArray) -> FloatArray:
-    """Duals below 1e-12 of the largest are rounding; the bound is computed without them, so it stays rigorous."""
-    return np.where(np.abs(y) < 1e-12 * np.abs(y).max(initial=0.0), 0.0, y)
+def _without_noise(y: FloatArray, arrays: LinearArrays) -> FloatArray:
+    """Duals whose rows weigh less than 1e-12 of the heaviest are rounding; the bound is made without them."""
+    weight = np.abs(y) * row_sizes(arrays)
+    return np.where(weight < 1e-12 * weight.max(initial=0.0), 0.0, y)

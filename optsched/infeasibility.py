@@ -10,9 +10,10 @@ import scipy.sparse as sp
 from optsched.arrays import IntArray
 from optsched.errors import SolverCrashed, SolverUnavailable
 from optsched.program import AllocationProgram, LinearArrays
-from optsched.solution.certificate import dual_bound
+from optsched.solution.certificate import dual_bound, row_sizes
 from optsched.solution.explanation import Conflict, describe_row
 from optsched.solvers import Limits, Session
+from optsched.solvers.scaling import Scaling
 
 
 def least_violation(arrays: LinearArrays, limits: Limits) -> tuple[float, str, IntArray]:
@@ -24,7 +25,10 @@ def least_violation(arrays: LinearArrays, limits: Limits) -> tuple[float, str, I
     from optsched.solvers.highs import Highs
 
     elastic = elastic_relaxation(arrays)
-    values = Highs().open(elastic).run(replace(limits, gap=None, options={}, on_progress=None))
+    scaling = Scaling.of(elastic)
+    values = scaling.back(
+        Highs().open(scaling.apply(elastic)).run(replace(limits, gap=None, options={}, on_progress=None))
+    )
     if values.x is None:
         raise SolverCrashed(f"the infeasibility analysis stopped with {values.words!r}")
     slacks = elastic.A[:, arrays.shape[1] :]
@@ -44,10 +48,11 @@ def conflicting_rows(
     """An irreducible infeasible set of rows; where the relaxation is feasible, the rows that must give way."""
     from optsched.solvers.highs import HighsSession
 
+    scaled = Scaling.of(arrays).apply(arrays)
     try:
-        rows = (HighsSession(arrays, "simplex") if session is None else session).conflict()
+        rows = (HighsSession(scaled, "simplex") if session is None else session).conflict()
     except SolverUnavailable:  # the solver that found it has no analysis of its own
-        rows = HighsSession(arrays, "simplex").conflict()
+        rows = HighsSession(scaled, "simplex").conflict()
     found = [arrays.row_name(int(row)) for row in (rows if len(rows) else loosened)]
     if program is None:
         return tuple(Conflict(block, position, f"row {block}[{position}]") for block, position in found)
@@ -57,17 +62,17 @@ def conflicting_rows(
 def elastic_relaxation(arrays: LinearArrays) -> LinearArrays:
     """Minimise the total relative violation: every finite side of a row gets a slack s >= 0 that costs 1.
 
-    A violation counts relative to max(1, |side|), so that GPUs and steps/s weigh alike.
+    A violation counts relative to the size of its row, so that GPUs and steps/s weigh alike.
     """
     rows, columns = arrays.shape
     above = np.flatnonzero(np.isfinite(arrays.row_upper))
     below = np.flatnonzero(np.isfinite(arrays.row_lower))
-    scale = np.concatenate(
-        [-np.maximum(1.0, np.abs(arrays.row_upper[above])), np.maximum(1.0, np.abs(arrays.row_lower[below]))]
-    )
+    size = row_sizes(arrays)
+    size = np.where(size > 0, size, 1.0)
+    scale = np.concatenate([-size[above], size[below]])
     count = len(scale)
     slack = sp.csc_matrix((scale, (np.concatenate([above, below]), np.arange(count))), shape=(rows, count))
-    zero, reach = np.zeros(count), np.full(count, 1e9)
+    zero, reach = np.zeros(count), np.full(count, max(1e6, float(count)))  # at x = 0 no side is violated by more than 1
     return replace(
         arrays,
         A=sp.csc_matrix(sp.hstack([arrays.A, slack])),

@@ -174,7 +174,7 @@ def test_dual_residual_counts_signs_that_implied_bounds_forgive() -> None:
 def test_residuals_are_relative_to_the_terms() -> None:
     arrays = program([[100, 0], [1, 1]], [-INFINITY, 2], [50, INFINITY], 0, [1, 10], [1, 1], integer=[False, True])
     residuals = residuals_of(arrays, np.array([0.6, 1.25]))
-    assert residuals["rows"] == pytest.approx(10 / 60)  # the first row; the second lacks 0.15 of 1.85
+    assert residuals["rows"] == pytest.approx(10 / 100)  # the first row, of size 100; the second lacks 0.15 of 2
     assert worst_row(arrays, np.array([0.6, 1.25])) == ("rows", 0)
     assert residuals["columns"] == 0.0
     assert residuals["integrality"] == pytest.approx(0.25)
@@ -325,13 +325,17 @@ def test_no_duals_at_all_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_caught(solve(monkeypatch, lambda values: replace(values, y=None)), "the certificate leaves no bound")
 
 
-@pytest.mark.parametrize("bound", [500.0, 600.0, np.nan, np.inf, None])
+@pytest.mark.parametrize("bound", [0.85, 1.02, np.nan, np.inf, None])
 def test_a_bound_that_does_not_fit_the_point_is_caught(monkeypatch: pytest.MonkeyPatch, bound: float | None) -> None:
-    """The optimum is 587.94: a bound below it contradicts the point, one above leaves a gap."""
+    """Times the optimum: a bound below it contradicts the point, one above leaves a gap."""
     solution = solve(
-        monkeypatch, lambda values: replace(values, bound=bound), "max-throughput", instance="@packing", integral=True
+        monkeypatch,
+        lambda values: replace(values, bound=bound and values.objective * bound),
+        "max-throughput",
+        instance="@packing",
+        integral=True,
     )
-    assert_caught(solution, "worse than the objective" if bound == 500 else "the certificate leaves")
+    assert_caught(solution, "worse than the objective" if bound == 0.85 else "the certificate leaves")
     assert solution.status is Status.FEASIBLE
     assert solution.bound is None or np.isfinite(solution.bound)
 

@@ -65,11 +65,11 @@ def _view(solution: Solution, document: Mapping[str, Any]) -> Iterator[Renderabl
 
 
 def _pools(solution: Solution) -> Iterator[RenderableType]:
-    from optsched.cli import solution_view as view
+    from optsched.cli.resource_view import resource_tables
     from optsched.cli.tables import listed
     from optsched.solution import Status
 
-    yield from view.resource_tables(solution)
+    yield from resource_tables(solution)
     if solution.status is not Status.OPTIMAL:
         yield "Prices are told of optimal solutions only."
         return
@@ -77,20 +77,18 @@ def _pools(solution: Solution) -> Iterator[RenderableType]:
         yield "An integer program or a rule has no prices."
         return
     free = [name for name, price in solution.prices.items() if price == 0]
-    if len(free) == len(solution.prices):
-        yield "No resource binds: more of any would not help."
-    elif free:
+    if 0 < len(free) < len(solution.prices):
         yield f"More of {listed(free)} would not help."
 
 
 def _holding(solution: Solution, holding: list[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """Jobs whose level is the smallest, by how much of the objective hangs on them."""
-    from optsched.cli import solution_view as view
+    from optsched.cli.resource_view import objective_words
     from optsched.cli.tables import count, heading, name, percent, rounded, table
 
     if not holding:
         return
-    words, _ = view.objective_words(solution.formulation)
+    words, _ = objective_words(solution.formulation)
     yield ""
     yield heading(f"Jobs that hold the {words} {'up' if solution.sense == 'min' else 'down'}")
     rows = []

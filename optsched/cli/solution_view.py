@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from optsched.api import make_formulation
 from optsched.cli.allocation_view import allocation_table, idle_jobs
+from optsched.cli.resource_view import objective_words, quantity, resource_tables
 from optsched.cli.tables import (
     bullets,
     count,
@@ -16,12 +15,8 @@ from optsched.cli.tables import (
     heading,
     listed,
     name,
-    number,
-    percent,
-    rounded,
     seconds,
     share,
-    table,
 )
 from optsched.registry import load_formulation
 from optsched.solution import Solution, Status
@@ -48,8 +43,6 @@ PROOF = {
     "rule": "closed form, nothing to prove",
     "none": "no bound",
 }
-MEANT_UNIT = 10
-"""Characters of a unit at most: what stands behind the last comma of a formulation's words for its objective."""
 
 
 def solution_view(solution: Solution) -> Iterator[RenderableType]:
@@ -142,21 +135,6 @@ def _status(solution: Solution) -> Text:
     return text
 
 
-def objective_words(formulation: str) -> tuple[str, str]:
-    """What the objective is, and its unit (may be empty)."""
-    words = load_formulation(formulation).objective_words
-    told, comma, unit = words.rpartition(", ")
-    return (told, unit) if comma and len(unit) <= MEANT_UNIT else (words, "")
-
-
-def quantity(value: float, unit: str) -> str:
-    """A number with its unit; seconds also as a readable duration."""
-    if not unit:
-        return number(value)
-    long = f" ({seconds(value)})" if unit == "s" and 120 <= value < float("inf") else ""
-    return f"{number(value)} {unit}{long}"
-
-
 def _certificate(solution: Solution) -> Text:
     from rich.text import Text
 
@@ -190,42 +168,6 @@ def time_words(solution: Solution) -> str:
     total = timings.pop("total", sum(timings.values()))
     parts = [f"{stage} {seconds(spent)}" for stage, spent in timings.items() if spent >= 0.0005]
     return f"{seconds(total)}: {', '.join(parts)}" if parts else seconds(total)
-
-
-def resource_tables(solution: Solution) -> Iterator[RenderableType]:
-    """GPUs of the pools, then further resources: capacity, use, and what one more is worth."""
-    allocation = solution.allocation
-    assert allocation is not None
-    resources, usage = allocation.classes.resources, allocation.usage
-    prices = solution.prices if solution.status is Status.OPTIMAL else {}
-    for title, unit, rows in (
-        ("pool", "GPUs", np.flatnonzero(resources.pool >= 0)),
-        ("resource", "capacity", np.flatnonzero(resources.pool < 0)),
-    ):
-        if len(rows) == 0:
-            continue
-        columns = [title, unit, "used", "utilisation"] + (["one more is worth"] if prices else [])
-        lines = []
-        for row in rows.tolist():
-            capacity, used = float(resources.capacity[row]), float(usage[row])
-            line = [name(resources.names[row]), number(capacity), number(round(used, 6))]
-            line.append(percent(min(used / capacity, 1.0)) if capacity > 0 else "")
-            lines.append(line + ([price(prices[resources.names[row]])] if prices else []))
-        yield table(*columns, rows=lines)
-    if prices:
-        yield worth_words(solution)
-
-
-def worth_words(solution: Solution) -> str:
-    """What the prices are."""
-    words, unit = objective_words(solution.formulation)
-    change = "fall" if solution.sense == "min" else "rise"
-    return f"worth: {change} of the {words}{f' ({unit})' if unit else ''} for one more, at the margin"
-
-
-def price(value: float) -> str:
-    """A price; what is zero is left out."""
-    return "" if value == 0 else rounded(value)
 
 
 def unplaced(jobs: tuple[tuple[str, str], ...]) -> Iterator[RenderableType]:

@@ -164,6 +164,39 @@ class AllocationProgram:
                 x = x * smallest
         return np.floor(x + 1e-9) if self.integral else x
 
+    def restored(self, x: FloatArray, raw: FloatArray) -> FloatArray:
+        """Undo the dropping of negligible fractions for classes that have nothing else, where every job counts.
+
+        A job of a tiny weight may need no more than a tiny fraction to reach the common level, or its deadline.
+        """
+        if self.integral or (isinstance(self.utility, Total) and not self.side):
+            return x
+        bare = (self.classes.member @ x) == 0
+        tiny = bare[self.classes.class_a] & (bare[self.classes.class_b] | self.classes.alone)
+        return np.where(tiny, np.clip(raw, 0.0, self.classes.limit), x)
+
+    @property
+    def free_to_lift(self) -> bool:
+        """Whether any point within time and capacity is feasible, and its smallest level is what counts."""
+        return not (self.integral or self.side or self.extend or isinstance(self.utility, Total))
+
+    def lifted(self, x: FloatArray, level: float) -> FloatArray:
+        """Raise every class to a level on its best column, then scale down into time and capacity.
+
+        A solver may leave a job below the level by its tolerance, which is everything to a job that needs 1e-12 of the
+        time: to lift it costs next to nothing.
+        """
+        C = self.classes
+        alone = np.flatnonzero(C.alone)
+        rate = np.asarray(self.levels.tocsc()[C.class_a[alone], alone]).ravel()
+        order = np.lexsort((rate, C.class_a[alone]))
+        last = np.flatnonzero(np.diff(C.class_a[alone][order], append=-1))
+        best, rate = alone[order[last]], rate[order[last]]
+        lack = np.maximum(level * C.count - self.levels @ x, 0.0)[C.class_a[best]]
+        x = x.copy()
+        x[best] += np.divide(lack, rate, out=np.zeros(len(best)), where=rate > 0)
+        return self.repaired(x)
+
     def even(self) -> FloatArray:
         """Every job spread evenly over its columns alone, scaled down into time and capacity."""
         C = self.classes

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.program.arrays import LinearArrays
@@ -60,9 +61,7 @@ def gap_of(objective: float | None, bound: float | None) -> float | None:
 
 def residuals_of(arrays: LinearArrays, x: FloatArray) -> dict[str, float]:
     """Relative violation of rows, columns and integrality, recomputed in float64."""
-    activity = arrays.A @ x
-    size = np.maximum(1.0, abs(arrays.A) @ np.abs(x))
-    rows = np.maximum(arrays.row_lower - activity, activity - arrays.row_upper) / size
+    rows = row_violations(arrays, x)
     columns = np.maximum(arrays.lower - x, x - arrays.upper) / np.maximum(1.0, np.abs(x))
     integer = x[arrays.integer]
     return {
@@ -74,10 +73,46 @@ def residuals_of(arrays: LinearArrays, x: FloatArray) -> dict[str, float]:
 
 def worst_row(arrays: LinearArrays, x: FloatArray) -> tuple[str, int]:
     """(block, position) of the row that is violated most."""
+    return arrays.row_name(int(row_violations(arrays, x).argmax()))
+
+
+def row_violations(arrays: LinearArrays, x: FloatArray) -> FloatArray:
+    """Violation of each row, relative to the row: to its terms, its sides, and what one unit of its columns does.
+
+    No absolute number is large or small here: a row may count GPUs, or steps/s of which there are 1e-9.
+    """
     activity = arrays.A @ x
-    size = np.maximum(1.0, abs(arrays.A) @ np.abs(x))
-    violation = np.maximum(arrays.row_lower - activity, activity - arrays.row_upper) / size
-    return arrays.row_name(int(violation.argmax()))
+    violation = np.maximum(np.maximum(arrays.row_lower - activity, activity - arrays.row_upper), 0.0)
+    magnitude = abs(arrays.A)
+    size = np.maximum(magnitude @ np.abs(x), row_sizes(arrays))
+    return np.asarray(np.divide(violation, size, out=np.where(violation > 0, np.inf, 0.0), where=size > 0))
+
+
+def row_sizes(arrays: LinearArrays) -> FloatArray:
+    """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
+    sides = [np.where(np.isfinite(side), np.abs(side), 0.0) for side in (arrays.row_lower, arrays.row_upper)]
+    if not arrays.A.nnz:
+        return np.asarray(np.maximum(*sides))
+    reach = np.maximum(np.abs(arrays.implied_lower), np.abs(arrays.implied_upper))
+    unit = np.minimum(1.0, np.where(np.isfinite(reach), reach, 1.0))
+    largest = np.asarray(abs(arrays.A @ sp.diags_array(unit)).max(axis=1).todense()).ravel()
+    return np.asarray(np.maximum(np.maximum(*sides), largest))
+
+
+def noise_of(arrays: LinearArrays) -> float:
+    """Objective values below this are rounding: 1e-13 of the largest term that the objective can have."""
+    reach = np.maximum(np.abs(arrays.implied_lower), np.abs(arrays.implied_upper))
+    terms = np.abs(arrays.cost) * np.where(np.isfinite(reach), reach, 1.0)
+    return 1e-13 * float(terms.max(initial=0.0))
+
+
+def alike(value: float, other: float, tolerance: float, noise: float) -> bool:
+    """Whether two objective values agree, relative to the larger one; false for NaN and infinity."""
+    return (
+        np.isfinite(value)
+        and np.isfinite(other)
+        and abs(value - other) <= max(tolerance * max(abs(value), abs(other)), noise)
+    )
 
 
 def dual_bound(arrays: LinearArrays, y: FloatArray) -> float | None:
@@ -146,7 +181,8 @@ def certify_point(
         return Certificate(False, "none", {}, ("the point has infinite or missing entries",))
     residuals = residuals_of(arrays, x)
     actual = arrays.objective(x)
-    residuals["objective"] = abs(actual - stated) / max(1.0, abs(actual))
+    size = max(abs(actual), abs(stated), noise_of(arrays))
+    residuals["objective"] = abs(actual - stated) / size if size > 0 else 0.0
     if residuals["rows"] > tolerance:
         block, position = worst_row(arrays, x)
         problems.append(f"row {block}[{position}] is violated by {residuals['rows']:.2g} (relative)")

@@ -93,7 +93,7 @@ class Session(ABC):
     def set_cost(self, cost: FloatArray) -> None:
         """Replace the cost vector."""
         self.arrays = replace(self.arrays, cost=np.asarray(cost, np.float64))
-        self._changed("cost", cost=True)
+        self._changed("cost")
 
     def set_bounds(self, lower: FloatArray, upper: FloatArray) -> None:
         """Replace the column bounds (and widen the implied ones to them where they are finite)."""
@@ -166,7 +166,7 @@ class Session(ABC):
             return
         self._start = start
 
-    def _changed(self, what: str, cost: bool = False) -> None:
+    def _changed(self, what: str) -> None:
         """Called after the arrays changed; a back-end that changes its model in place overrides the setters."""
         self._rebuild.append(what)
 

@@ -163,7 +163,7 @@ def check_contradiction(document: SolutionDocument, findings: Findings) -> None:
     if objective is None or bound is None:
         return
     excess = objective - bound if document.sense == "max" else bound - objective
-    if excess > OPTIMALITY * max(1.0, abs(objective)):
+    if excess > OPTIMALITY * max(abs(objective), abs(bound)):
         findings.add("bound", f"found {bound!r}, which the objective {objective!r} contradicts ({document.sense})")
 
 

@@ -332,7 +332,10 @@ def test_explain_tells_that_more_would_not_help(run: Any, small: dict[str, Any],
     out = run("explain", write(small), "-f", "max-throughput").out
     assert "More of slow would not help.\n" in out
     del small["jobs"][1:]
-    assert "No resource binds: more of any would not help.\n" in run("explain", write(small)).out
+    out = run("solve", write(small)).out
+    assert "One more of any would not help: all prices are 0.\n" in out
+    assert "one more is worth" not in out
+    assert "One more of any would not help: all prices are 0.\n" in run("explain", write(small)).out
     rule = run("explain", "@quickstart", "-f", "isolated").out
     assert "An integer program or a rule has no prices.\n" in rule
 

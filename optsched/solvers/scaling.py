@@ -1,0 +1,142 @@
+"""Scaling at the boundary of a solver: tolerances of solvers are absolute, instances are not.
+
+A solver that stops at 1e-9 is wrong by a factor where rates are 1e-9 steps/s or weights 1e16. So every program is
+handed over with rows whose largest coefficient is near 1, columns of extreme range scaled to near 1, and an objective
+whose largest coefficient is near 1; all factors are powers of two, so that nothing is rounded. What comes back is in
+the units of the program again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.program import LinearArrays
+from optsched.solution.values import Basis, Values
+from optsched.solvers.base import Limits, Session
+
+MODERATE = (2.0**-10, 2.0**24)
+"""Ranges of columns that are left as they are: job-fractions, mostly."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """x = columns * x', rows of A are multiplied by ``rows``, the objective by ``objective``."""
+
+    rows: FloatArray
+    columns: FloatArray
+    objective: float
+
+    @classmethod
+    def of(cls, arrays: LinearArrays) -> Scaling:
+        """Factors for a program; integer columns are never scaled."""
+        reach = np.maximum(np.abs(arrays.implied_lower), np.abs(arrays.implied_upper))
+        extreme = np.isfinite(reach) & (reach > 0) & ((reach < MODERATE[0]) | (reach > MODERATE[1]))
+        columns = np.where(extreme & ~arrays.integer, _power_of_two(np.where(extreme, reach, 1.0)), 1.0)
+        largest = abs(arrays.A @ sp.diags_array(columns)).max(axis=1) if arrays.A.nnz else None
+        rows = np.ones(arrays.shape[0])
+        if largest is not None:
+            size = np.asarray(largest.todense()).ravel()
+            rows = np.where(size > 0, 1.0 / _power_of_two(np.where(size > 0, size, 1.0)), 1.0)
+        cost = float(np.abs(arrays.cost * columns).max(initial=0.0))
+        return cls(rows, columns, 1.0 / float(_power_of_two(np.array(cost))) if cost > 0 else 1.0)
+
+    def apply(self, arrays: LinearArrays) -> LinearArrays:
+        """The scaled program."""
+        return replace(
+            arrays,
+            A=sp.csc_matrix(sp.diags_array(self.rows) @ arrays.A @ sp.diags_array(self.columns)),
+            row_lower=arrays.row_lower * self.rows,
+            row_upper=arrays.row_upper * self.rows,
+            lower=arrays.lower / self.columns,
+            upper=arrays.upper / self.columns,
+            implied_lower=arrays.implied_lower / self.columns,
+            implied_upper=arrays.implied_upper / self.columns,
+            cost=self.cost(arrays.cost),
+            offset=arrays.offset * self.objective,
+        )
+
+    def cost(self, cost: FloatArray) -> FloatArray:
+        """A cost vector, scaled."""
+        return cost * self.columns * self.objective
+
+    def back(self, values: Values) -> Values:
+        """What a solver says of the scaled program, in the units of the original."""
+        x, y = values.x, values.y
+        return replace(  # what has the wrong size is left for the certificate to refuse
+            values,
+            x=x if x is None or x.shape != self.columns.shape else x * self.columns,
+            y=y if y is None or y.shape != self.rows.shape else y * self.rows / self.objective,
+            objective=None if values.objective is None else values.objective / self.objective,
+            bound=None if values.bound is None else values.bound / self.objective,
+        )
+
+
+def _power_of_two(size: FloatArray) -> FloatArray:
+    """The power of two at or just below a positive number."""
+    return np.asarray(np.ldexp(1.0, np.frexp(size)[1] - 1), np.float64)
+
+
+class ScaledSession(Session):
+    """A session in the units of the program over one that holds the scaled program."""
+
+    def __init__(self, arrays: LinearArrays, scaling: Scaling, inner: Session) -> None:
+        super().__init__(arrays)
+        self.scaling = scaling
+        self.inner = inner
+
+    def _changed(self, what: str) -> None:
+        """The inner session keeps the reasons."""
+
+    def set_cost(self, cost: FloatArray) -> None:
+        """Replace the cost vector."""
+        super().set_cost(cost)
+        self.inner.set_cost(self.scaling.cost(self.arrays.cost))
+
+    def set_bounds(self, lower: FloatArray, upper: FloatArray) -> None:
+        """Replace the column bounds."""
+        super().set_bounds(lower, upper)
+        self.inner.set_bounds(lower / self.scaling.columns, upper / self.scaling.columns)
+
+    def set_rows(self, lower: FloatArray, upper: FloatArray) -> None:
+        """Replace the row bounds."""
+        super().set_rows(lower, upper)
+        self.inner.set_rows(lower * self.scaling.rows, upper * self.scaling.rows)
+
+    def set_coefficients(self, rows: IntArray, columns: IntArray, values: FloatArray) -> None:
+        """Set single coefficients of A."""
+        super().set_coefficients(rows, columns, values)
+        self.inner.set_coefficients(rows, columns, values * self.scaling.rows[rows] * self.scaling.columns[columns])
+
+    def add_columns(
+        self, matrix: sp.csc_matrix, cost: FloatArray, upper: FloatArray, name: str = "added columns"
+    ) -> None:
+        """Append columns, unscaled."""
+        super().add_columns(matrix, cost, upper, name)
+        self.inner.add_columns(
+            sp.csc_matrix(sp.diags_array(self.scaling.rows) @ matrix), cost * self.scaling.objective, upper, name
+        )
+        columns = np.concatenate([self.scaling.columns, np.ones(matrix.shape[1])])
+        self.scaling = replace(self.scaling, columns=columns)
+
+    def add_rows(self, matrix: sp.csr_matrix, lower: FloatArray, upper: FloatArray, name: str = "added rows") -> None:
+        """Append rows, as they are."""
+        super().add_rows(matrix, lower, upper, name)
+        self.inner.add_rows(sp.csr_matrix(matrix @ sp.diags_array(self.scaling.columns)), lower, upper, name)
+        self.scaling = replace(self.scaling, rows=np.concatenate([self.scaling.rows, np.ones(matrix.shape[0])]))
+
+    def set_start(self, start: Basis | FloatArray) -> None:
+        """Start the next run from a basis or a point."""
+        fits = not isinstance(start, Basis) and len(start) == len(self.scaling.columns)
+        self.inner.set_start(start / self.scaling.columns if fits else start)  # type: ignore[operator]
+
+    def run(self, limits: Limits) -> Values:
+        """Solve; the outcome is in the units of the program."""
+        return self.scaling.back(self.inner.run(limits))
+
+    def conflict(self) -> IntArray:
+        """Rows of an irreducible infeasible subsystem."""
+        return self.inner.conflict()
