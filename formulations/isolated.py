@@ -20,12 +20,13 @@ class Isolated(Formulation):
     """Give every job 1/n of each pool (a closed form; the baseline and normaliser of the family).
 
     Parameters
-        n jobs in the program, s_k gang size (GPUs of the reference column on the pool), W_j GPUs of pool j
+        n jobs in the program, s_kj GPUs of the reference column on pool j (the gang where there is none), W_j GPUs
     Rule
-        y_kj = W_j / (n s_k) where the job can run on pool j;  each row divided by max(1, sum_j W_j / (n s_k))
+        y_kj = W_j / (n s_kj) where the job can run on pool j;  each row divided by max(1, sum_j W_j / (n s_kj))
 
     The objective reported is the total throughput sum_k n_k sum_j T_kj y_kj, which the rule does not optimise: there is
-    no bound. The rule always keeps time and capacity of the GPUs; its certificate checks that, CPUs and all.
+    no bound. The rule keeps time and capacity of the GPUs; where CPUs, memory or another resource would be exceeded,
+    the columns that use it are scaled down into it.
 
     References
         D. Narayanan et al., OSDI 2020, repository policy ``isolated``.
@@ -45,11 +46,13 @@ class Isolated(Formulation):
         column, _ = reference_columns(C)
         W, n = pool_gpus(C), float(C.count.sum())
         x = np.zeros(C.columns)
-        y = W[np.newaxis, :] / (n * C.gang[:, np.newaxis])
-        y /= np.maximum(1.0, y.sum(axis=1, keepdims=True))
         runs = column >= 0
+        held = C.gpus * C.configurations.share[C.configuration]
+        s = np.where(runs, held[column] if C.columns else 0.0, C.gang[:, np.newaxis])
+        y = W[np.newaxis, :] / (n * s)
+        y /= np.maximum(1.0, y.sum(axis=1, keepdims=True))
         x[column[runs]] = (y * C.count[:, np.newaxis])[runs]
-        return x
+        return self.build(C).repaired(x)
 
     def solve(self, candidates: Candidates, engine: Engine) -> Solution:
         """Evaluate the rule and certify its feasibility."""

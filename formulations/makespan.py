@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from formulations.reference_rates import reference_columns
+from formulations.reference_rates import reference_columns, without_rate
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.errors import UsageError
@@ -55,7 +55,7 @@ class Makespan(Formulation):
         entries = throughput.tocoo()
         np.maximum.at(alone, entries.row, entries.data)
         if (alone <= 0).any():
-            raise UsageError(f"{C.job_name(int(alone.argmin()))} has options without throughput or duration")
+            raise without_rate(C, int(alone.argmin()))
         self._scale = float(np.median(N / alone)) if len(C) else 1.0
         levels = sp.csr_matrix(sp.diags_array(self._scale / N) @ throughput)
         return AllocationProgram(C, Minimum(), levels)

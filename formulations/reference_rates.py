@@ -11,7 +11,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
-from optsched.errors import UsageError
+from optsched.errors import InvalidInput
 
 
 def reference_columns(C: Classes) -> tuple[IntArray, FloatArray]:
@@ -36,7 +36,7 @@ def pool_gpus(C: Classes) -> FloatArray:
 def proportional(C: Classes, T: FloatArray) -> FloatArray:
     """prop_k = sum_j T_kj W_j / sum_j W_j: the throughput of a job whose time is split in proportion to the pools.
 
-    A job that uses no pool at all has its fastest column instead. Raises `UsageError` for a job without any rate.
+    A job that uses no pool at all has its fastest column instead. Raises `InvalidInput` for a job without any rate.
     """
     W = pool_gpus(C)
     prop: FloatArray = T @ W / max(W.sum(), 1.0)
@@ -47,8 +47,16 @@ def proportional(C: Classes, T: FloatArray) -> FloatArray:
         prop[bare] = best[bare]
         rateless = np.flatnonzero(prop <= 0)
         if len(rateless):
-            raise UsageError(
-                f"{C.job_name(int(rateless[0]))} has options without throughput or duration; "
-                "formulations over fractions of time need a rate"
-            )
+            raise without_rate(C, int(rateless[0]))
     return prop
+
+
+def without_rate(C: Classes, k: int) -> InvalidInput:
+    """The error of a job whose options state neither throughput nor duration."""
+    job = int(C.first[k])
+    name = C.instance.jobs_table.names[job]
+    return InvalidInput(
+        f"jobs[{job}].options",
+        f"no throughput or duration (job {name!r})",
+        "a rate, as fractions of time are asked for",
+    )

@@ -22,6 +22,9 @@ from optsched.registry import load_solver
 from optsched.solution import Solution
 from optsched.solvers import Limits, Progress
 
+MOST = 2**31 - 1
+"""Largest number that solvers take as a limit or a seed."""
+
 
 def solve(
     instance: Instance | Candidates | str | Path,
@@ -40,7 +43,8 @@ def solve(
     seed: int = 0,
     solver_options: Mapping[str, Any] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
-    **options: Any,
+    options: Mapping[str, Any] | None = None,
+    **more_options: Any,
 ) -> Solution:
     """Solve an instance with a formulation and certify the answer.
 
@@ -65,8 +69,8 @@ def solve(
         Relative gap at which an integer program may stop.
     tolerance, threads, seed, solver_options, on_progress
         See `optsched.solvers.Limits`.
-    **options
-        Options of the formulation.
+    options, **more_options
+        Options of the formulation; ``options`` also takes names that are parameters here.
 
     Returns
     -------
@@ -77,7 +81,7 @@ def solve(
     ------
     UsageError, InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
     """
-    _check_limits(time_limit, work_limit, gap, tolerance, threads)
+    _check_limits(time_limit, work_limit, gap, tolerance, threads, seed)
     started = time.perf_counter()
     if isinstance(instance, str | Path):
         instance = load(instance)
@@ -87,9 +91,11 @@ def solve(
         candidates = candidates.per_job()
     compiled = time.perf_counter()
     own = own_constraints(candidates.instance)
-    chosen = make_formulation(formulation, options, [*own, *constraints], extend)
+    chosen = make_formulation(formulation, {**(options or {}), **more_options}, [*own, *constraints], extend)
     if candidates.instance.kind not in chosen.accepts:
         raise UsageError(f"{formulation} takes {', '.join(sorted(chosen.accepts))}, not {candidates.instance.kind}")
+    cores = os.cpu_count() or 1
+    threads = min(threads or cores, cores)
     limits = Limits(time_limit, work_limit, gap, tolerance, threads, seed, dict(solver_options or {}), on_progress)
     engine = Engine(load_solver, solver, limits)
     solution = chosen.solve(candidates, engine)
@@ -99,7 +105,7 @@ def solve(
 
 
 def _check_limits(
-    time_limit: float | None, work_limit: int | None, gap: float | None, tolerance: float, threads: int
+    time_limit: float | None, work_limit: int | None, gap: float | None, tolerance: float, threads: int, seed: int
 ) -> None:
     for name, value in (("time_limit", time_limit), ("work_limit", work_limit)):
         if value is not None and not value > 0:
@@ -108,6 +114,10 @@ def _check_limits(
         raise UsageError(f"gap: found {gap:g}, expected 0 or more")
     if not 0 < tolerance <= 0.01:
         raise UsageError(f"tolerance: found {tolerance:g}, expected a number above 0, at most 0.01")
+    if work_limit is not None and work_limit > MOST:
+        raise UsageError(f"work_limit: found {work_limit}, expected at most {MOST}")
+    if not 0 <= seed <= MOST:
+        raise UsageError(f"seed: found {seed}, expected a whole number from 0 to {MOST}")
     if threads < 0:
         raise UsageError(f"threads: found {threads}, expected 0 (all) or more")
 
@@ -120,22 +130,36 @@ def write_solution(solution: Solution, path: str | Path, all_duals: bool = False
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
-    """Replace a file as a whole, or leave it as it was."""
-    target = Path(path)
+    """Replace a file as a whole, or leave it as it was.
+
+    A link is followed; what is no regular file (a device, a pipe) is written to, never replaced. A file that exists
+    keeps its permissions.
+    """
+    target = Path(os.path.realpath(path))
     try:
+        if target.exists() and not target.is_file() and not target.is_dir():
+            target.write_bytes(data)
+            return
+        mode = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
+            os.chmod(temporary, mode)
             os.replace(temporary, target)
         except BaseException:
             os.unlink(temporary)
             raise
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror}") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def plain_json(document: Mapping[str, Any]) -> str:

@@ -147,12 +147,6 @@ class Engine:
         """Run a session within what is left of the budget."""
         return self._record(session.run(self._limits()))
 
-    @property
-    def accepted_gap(self) -> float | None:
-        """Relative gap that was asked for: as such, or by a tolerance so loose that it leaves one."""
-        loose = 10.0 * self.limits.tolerance
-        return self.limits.gap if loose <= OPTIMALITY else max(loose, self.limits.gap or 0.0)
-
     def _limits(self) -> Limits:
         if self._end is None:
             return self.limits
@@ -275,14 +269,19 @@ class Engine:
             certificate = replace(certificate, residuals={**certificate.residuals, "duals": dual_residual(dual, y)})
         gap, noise = gap_of(value, bound), noise_of(arrays)
         problems = list(certificate.problems)
+        accepted = max(OPTIMALITY, self.limits.gap or 0.0) if arrays.is_integer else OPTIMALITY
         claims = values.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT)
-        if claims and not alike(value, stated, max(OPTIMALITY, self.accepted_gap or 0.0), noise):
+        loose = 10.0 * self.limits.tolerance
+        if claims and loose > OPTIMALITY and bound is not None and not alike(value, bound, accepted, noise):
+            values = replace(values, termination=Termination.IMPRECISE)  # as imprecise as was asked for: no lie
+            claims = False
+        if claims and not alike(value, stated, max(OPTIMALITY, loose), noise):
             problems.append(f"the solver states the objective {stated:.9g}, its point has {value:.9g}")
         excess = 0.0 if bound is None else (value - bound if arrays.maximise else bound - value)
         if bound is not None and excess > 0 and not alike(value, bound, OPTIMALITY, noise):
             problems.append(f"the bound {bound:.9g} is worse than the objective of the point, {value:.9g}")
         status = Status.FEASIBLE
-        closed = bound is not None and alike(value, bound, max(OPTIMALITY, self.accepted_gap or 0.0), noise)
+        closed = bound is not None and alike(value, bound, accepted, noise)
         if claims:
             if closed:
                 status = Status.OPTIMAL

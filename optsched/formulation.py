@@ -169,7 +169,7 @@ class Formulation(ABC):
                 engine.iterations,
                 engine.nodes,
                 tuple(engine.rebuilt),
-                engine.accepted_gap,
+                engine.limits.gap if program.integral else None,
             ),
             sense=self.sense,
             objective=self.report(outcome.value) if found and outcome.value is not None else None,

@@ -18,15 +18,16 @@ from pydantic_core import PydanticCustomError
 from optsched.instance.reading import key, show
 
 FORMAT = "optsched-instance/1"
-INFINITY = float("inf")
 MAX_FLOAT = sys.float_info.max
 MAX_DEPTH = 100
 """Levels of nesting of free content (parameters, attributes, topology, constraints)."""
 
 Name = Annotated[str, Field(min_length=1)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+LARGEST, SMALLEST = 1e100, 1e-100
+"""Numbers beyond these are slips of the pen; products and ratios of numbers within them are finite."""
+Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
+Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=2**31)]
 PositiveCount = Annotated[int, Field(ge=1, le=2**31)]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
@@ -54,8 +55,11 @@ def _refuse(subpath: str, found: object, expected: str) -> PydanticCustomError:
 
 
 def _rate(value: object, path: str) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_FLOAT:
-        return float(value) + 0.0  # turns -0.0 into 0.0
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if SMALLEST <= value <= LARGEST or value == 0:
+            return float(value) + 0.0  # turns -0.0 into 0.0
+        if 0 < value <= MAX_FLOAT:
+            raise _refuse(path, value, f"0, or a rate in steps/s from {SMALLEST:g} to {LARGEST:g}")
     raise _refuse(path, value, "a finite rate in steps/s, at least 0")
 
 
@@ -82,7 +86,7 @@ def parse_rates(value: object) -> tuple[RateEntry, ...]:
     for place, by_count in value.items():
         if not isinstance(place, str):
             raise _refuse("", place, "text as the key: a pool or GPU type")
-        if type(by_count) is float and 0.0 < by_count < INFINITY:  # the common case, without a call
+        if type(by_count) is float and SMALLEST <= by_count <= LARGEST:  # the common case, without a call
             entries.append((place, 0, 0, by_count))
             continue
         path = f".{key(place)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from optsched.errors import InvalidInput, UsageError
 from optsched.instance.build import build_instance
 from optsched.instance.documents import InstanceDocument
 from optsched.instance.instance import Instance
-from optsched.instance.reading import parse_json, read_bytes
+from optsched.instance.reading import parse_json, read_bytes, read_stdin
 
 SUFFIXES = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".npz": "npz"}
 NPZ_MAGIC = b"PK\x03\x04"
@@ -22,7 +21,7 @@ NPZ_MAGIC = b"PK\x03\x04"
 def read_instance(source: str | Path) -> Instance:
     """Read an instance file; ``-`` is standard input. The format is told by suffix, npz also by its first bytes."""
     if str(source) == "-":
-        data, kind = sys.stdin.buffer.read(), "json"
+        data, kind = read_stdin(), "json"
     else:
         path = Path(source)
         data, kind = read_bytes(path), SUFFIXES.get(path.suffix.lower(), "json")

@@ -12,7 +12,7 @@ from optsched.arrays import AnyArray, BoolArray, IntArray, group_rows
 from optsched.errors import InvalidInput
 from optsched.instance.build import Header, build_header
 from optsched.instance.cluster import Cluster
-from optsched.instance.documents import FORMAT, RareDocument, is_unicode
+from optsched.instance.documents import FORMAT, LARGEST, SMALLEST, RareDocument, is_unicode
 from optsched.instance.instance import Instance
 from optsched.instance.interning import OptionInterner
 from optsched.instance.job_references import check_running, resolve_predecessors
@@ -182,11 +182,13 @@ def _profiles(matrix: AnyArray, count: int, cluster: Cluster) -> tuple[RateTable
     if matrix.shape[1] != len(pools):
         raise InvalidInput("throughput", f"{matrix.shape[1]} columns", f"one per pool, {len(pools)}")
     matrix = np.asarray(matrix, np.float64)
-    wrong = ~(np.isfinite(matrix) & (matrix >= 0))
+    wrong = ~((matrix == 0) | ((matrix >= SMALLEST) & (matrix <= LARGEST)))
     if wrong.any():
         row, pool = np.argwhere(wrong)[0]
-        found = f"{matrix[row, pool]:g}"
-        raise InvalidInput(f"throughput[{row}, {pool}]", found, "a finite rate in steps/s, at least 0")
+        expected = "a finite rate in steps/s, at least 0"
+        if np.isfinite(matrix[row, pool]) and matrix[row, pool] > 0:
+            expected = f"0, or a rate in steps/s from {SMALLEST:g} to {LARGEST:g}"
+        raise InvalidInput(f"throughput[{row}, {pool}]", f"{matrix[row, pool]:g}", expected)
     groups = group_rows([matrix[:, pool] for pool in range(matrix.shape[1])], count)
     distinct = matrix[groups.first]
     # A zero is left out, but not where the rate of the pool's GPU type, given as another pool's, would step in for it.
@@ -313,6 +315,11 @@ def _check_arrays(
         refuse(field, arrays[field] < 0, "a number of at least 0")
     for field in ABOVE_0:
         refuse(field, arrays[field] <= 0, "a number above 0")
+        refuse(field, arrays[field] < SMALLEST, f"a number of at least {SMALLEST:g}")
+    for field in FINITE:
+        refuse(field, np.abs(arrays[field]) > LARGEST, f"a number of at most {LARGEST:g}")
+    late = np.isfinite(arrays["deadline"]) & (np.abs(arrays["deadline"]) > LARGEST)
+    refuse("deadline", late, f"a number of at most {LARGEST:g}, or inf for none")
     for field in AT_LEAST_1:
         refuse(field, (arrays[field] < 1) | (arrays[field] > 2**31), "a whole number of GPUs, at least 1")
     refuse("deadline", np.isnan(arrays["deadline"]) | np.isneginf(arrays["deadline"]), "a number, or inf for none")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,13 @@ CHUNK = 4096
 """Jobs checked at a time: enough for speed, few enough that their objects never matter for memory."""
 BRANCHES = frozenset({"<gang>", "<range>", "<count>", "<list>"})
 """Tags of union branches (`optsched.instance.documents`): they stand in pydantic's paths but not in the document."""
+
+
+def read_stdin() -> bytes:
+    """Everything on standard input, which may be closed."""
+    if sys.stdin is None:
+        raise InvalidInput("", "a closed standard input", "a document on standard input")
+    return sys.stdin.buffer.read()
 
 
 def read_bytes(path: Path) -> bytes:
@@ -95,6 +103,8 @@ def translate(error: ValidationError, path: str, model: type[BaseModel], offset:
         return InvalidInput(join(path, where[:-2]), f"{show(first['input'])} as a key", f"{_EXPECTED[kind]} as the key")
     if kind == "missing":
         return InvalidInput(join(path, where), "nothing", "an entry" if isinstance(where[-1], int) else "this key")
+    if kind == "greater_than_equal" and first["input"] <= 0 < context["ge"] < 1:
+        return InvalidInput(join(path, where), show(first["input"]), "a number above 0")
     if kind == "float_type" and type(first["input"]) is int:
         return InvalidInput(join(path, where), show(first["input"]), "a finite number")
     return InvalidInput(join(path, where), show(first["input"]), _expected(kind, context, first["msg"]))

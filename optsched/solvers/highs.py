@@ -65,8 +65,9 @@ class HighsSession(Session):
             int(module.ObjSense.kMaximize if arrays.maximise else module.ObjSense.kMinimize),
             arrays.offset,
             arrays.cost,
-            arrays.lower,
-            arrays.upper,
+            # presolve may call a program infeasible that has an integer column with a fractional bound
+            np.where(arrays.integer, np.ceil(arrays.lower - 1e-9), arrays.lower),
+            np.where(arrays.integer, np.floor(arrays.upper + 1e-9), arrays.upper),
             arrays.row_lower,
             arrays.row_upper,
             matrix.indptr.astype(np.int32),

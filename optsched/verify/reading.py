@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from optsched.errors import InvalidInput
-from optsched.instance.reading import parse_json, read_bytes, show, validate
+from optsched.instance.reading import parse_json, read_bytes, read_stdin, show, validate
 from optsched.solution.document import SolutionDocument
 from optsched.verify.findings import Findings
 
@@ -34,7 +33,7 @@ def read_solution(source: Mapping[str, Any] | str | Path, findings: Findings) ->
 
 
 def _parsed(source: str | Path) -> object:
-    data = sys.stdin.buffer.read() if str(source) == "-" else read_bytes(Path(source))
+    data = read_stdin() if str(source) == "-" else read_bytes(Path(source))
     return parse_json(data, "solution")
 
 

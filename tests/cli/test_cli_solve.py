@@ -319,7 +319,7 @@ def test_debug_shows_where_a_refusal_comes_from(run: Any) -> None:
         (["--tolerance", "0"], 2, "tolerance: found 0, expected a number above 0, at most 0.01"),
         (["--threads", "-2"], 2, "threads: found -2, expected 0 (all) or more"),
         (["--seed", "x"], 2, "--seed: found 'x', expected a whole number"),
-        (["--seed", "-1"], 2, "HiGHS has no option 'random_seed' that takes -1"),
+        (["--seed", "-1"], 2, "seed: found -1, expected a whole number from 0 to 2147483647"),
         (["--log", "missing/folder/log"], 2, "cannot write missing/folder/log: No such file or directory"),
     ],
 )  # fmt: skip
