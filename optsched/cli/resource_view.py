@@ -33,6 +33,10 @@ def quantity(value: float, unit: str) -> str:
     return f"{number(value)} {unit}{long}"
 
 
+SHOWN = 40
+"""Pools and resources in a table, at most."""
+
+
 def resource_tables(solution: Solution) -> Iterator[RenderableType]:
     """GPUs of the pools, then further resources: capacity, use, and what one more is worth."""
     allocation = solution.allocation
@@ -48,12 +52,14 @@ def resource_tables(solution: Solution) -> Iterator[RenderableType]:
             continue
         columns = [title, unit, "used", "utilisation"] + (["one more is worth"] if prices else [])
         lines = []
-        for row in rows.tolist():
+        for row in rows[:SHOWN].tolist():
             capacity, used = float(resources.capacity[row]), float(usage[row])
             line = [name(resources.names[row]), number(capacity), number(round(used, 6))]
             line.append(percent(min(used / capacity, 1.0)) if capacity > 0 else "")
             lines.append(line + ([price(prices[resources.names[row]])] if prices else []))
         yield table(*columns, rows=lines)
+        if len(rows) > SHOWN:
+            yield f"... and {len(rows) - SHOWN:,} more (use -o or --json)"
     if known and not prices:
         yield "One more of any would not help: all prices are 0."
     elif prices:
