@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 SHOWN = 20
+PARTS = 12
+"""Configurations of one job in a table, at most."""
 """Jobs or pairs shown."""
 INVISIBLE = 5e-5
 """Shares of the time below this are left out of the matrix: 18 ms of a round of 6 minutes."""
@@ -84,12 +86,18 @@ def _long(lines: list[Line]) -> RenderableType:
     pooled, optional = any(part.pool for part in parts), any(part.details for part in parts)
     rows = []
     for line in lines:
-        for place, part in enumerate(line.parts):
+        sizes = [-part.fraction for part in line.parts]
+        largest = np.argsort(sizes, kind="stable")[:PARTS].tolist()
+        for place, part in enumerate(line.parts[number] for number in sorted(largest)):
             row = [line.names if place == 0 else ""]
             row += [name(part.pool) or "none"] if pooled else []
             row += [part.details] if optional else []
             row += [f"{part.gpus:,}", f"{part.nodes:,}"] if pooled else []
             rows.append([*row, percent(part.fraction), _rates(part.rates)])
+        if len(line.parts) > PARTS:
+            rest = sum(part.fraction for part in line.parts) - sum(line.parts[number].fraction for number in largest)
+            told = ["", f"... {len(line.parts) - PARTS:,} more"]
+            rows.append([*told, *[""] * (len(rows[-1]) - 4), percent(rest), ""])
     text = ["job", *(["pool"] if pooled else []), *(["option"] if optional else [])]
     return table(*text, *(["GPUs", "nodes"] if pooled else []), "time", "steps/s", rows=rows, left=len(text))
 
