@@ -6,6 +6,19 @@ CATALOGUE = {
     "highs": "optsched.solvers.highs:Highs",
     "highs-ipm": "optsched.solvers.highs:HighsIpm",
     "clarabel": "optsched.solvers.clarabel:Clarabel",
+    "glop": "optsched.solvers.ortools:Glop",
+    "pdlp": "optsched.solvers.ortools:Pdlp",
+    "scip": "optsched.solvers.ortools:Scip",
+    "cp-sat": "optsched.solvers.ortools:CpSat",
+    "cbc": "optsched.solvers.pulp:Cbc",
+    "gurobi": "optsched.solvers.pulp:Gurobi",
+    "cplex": "optsched.solvers.pulp:Cplex",
+    "mosek": "optsched.solvers.pulp:Mosek",
+    "xpress": "optsched.solvers.pulp:Xpress",
+    "copt": "optsched.solvers.pulp:Copt",
+    "cuopt": "optsched.solvers.pulp:CuOpt",
+    "scs": "optsched.solvers.cvxpy:Scs",
+    "ecos": "optsched.solvers.cvxpy:Ecos",
 }
 """Solvers by name, loaded on demand."""
 

@@ -189,6 +189,8 @@ class Solver(ABC):
 
     name: ClassVar[str]
     capabilities: ClassVar[frozenset[Capability]]
+    optional: ClassVar[bool] = False
+    """Whether it is a product of its own that optsched does not install."""
 
     @classmethod
     @abstractmethod

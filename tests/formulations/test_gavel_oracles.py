@@ -11,7 +11,7 @@ import optsched
 from optsched.registry import names
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "oracles" / "gavel"
-SOLVERS = ("highs", "highs-ipm", "clarabel")
+SOLVERS = ("highs", "highs-ipm", "clarabel", "glop")
 
 
 def cases() -> list[dict[str, object]]:

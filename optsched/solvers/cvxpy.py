@@ -1,0 +1,193 @@
+"""cvxpy: SCS, and any other conic solver that it finds, given the program as constants.
+
+Facts that shape this file (cvxpy 1.9): parameters the size of a matrix do not scale (50 s and 7 GB for 10,000 x 3), so
+every run compiles anew with constants; SCS stops at tolerances that hide percents, so look at the certificate.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
+from optsched.program import ConicProgram, LinearArrays, linear_to_conic
+from optsched.solution.values import PointStatus, Termination, Values
+from optsched.solvers.base import Capability, Limits, Session, Solver
+
+
+def _cvxpy() -> Any:
+    try:
+        import cvxpy
+    except ImportError as error:
+        raise SolverUnavailable(f"cvxpy cannot be loaded ({error}); install cvxpy") from None
+    return cvxpy
+
+
+class CvxpySession(Session):
+    """A linear program for a conic solver of cvxpy; every change rebuilds it."""
+
+    def __init__(self, arrays: LinearArrays, solver: CvxpySolver) -> None:
+        super().__init__(arrays)
+        self._solver = solver
+
+    def run(self, limits: Limits) -> Values:
+        """Lower to cones, solve, and bring the row duals back."""
+        reasons = self._take_reasons()
+        program = linear_to_conic(self.arrays)
+        values = self._solver.solve_conic(program, limits)
+        assert program.linear is not None
+        y = None if values.y is None else program.linear.duals(values.y, program.maximise)
+        return replace(values, y=y, rebuilt=reasons)
+
+
+class CvxpySolver(Solver):
+    """Base of the conic solvers that cvxpy calls."""
+
+    engine: ClassVar[str]
+    """cvxpy's name of the solver."""
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.CONTINUOUS, Capability.CONIC, Capability.DUALS}
+    )
+
+    @classmethod
+    def version(cls) -> str:
+        """Version of cvxpy; raises if the solver is not there."""
+        cvxpy = _cvxpy()
+        if cls.engine not in cvxpy.installed_solvers():
+            raise SolverUnavailable(f"solver {cls.name} is not installed: cvxpy finds no {cls.engine}")
+        return f"cvxpy {cvxpy.__version__}"
+
+    @classmethod
+    def options(cls, limits: Limits) -> dict[str, Any]:
+        """Options in the solver's own names."""
+        raise NotImplementedError
+
+    def open(self, program: LinearArrays) -> Session:
+        """Load a linear program."""
+        if program.is_integer:
+            self.require(Capability.INTEGER, "an integer program")
+        return CvxpySession(program, self)
+
+    def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:
+        """Solve a conic program; ``y`` are the multipliers of the rows, as Clarabel would give them."""
+        cvxpy = _cvxpy()
+        x = cvxpy.Variable(program.shape[1])
+        slack = program.b - program.A @ x
+        constraints, places = _cones(cvxpy, program, slack)
+        sign = -1.0 if program.maximise else 1.0
+        problem = cvxpy.Problem(cvxpy.Minimize((sign * program.cost) @ x), constraints)
+        started = time.perf_counter()
+        try:
+            problem.solve(solver=self.engine, **{**self.options(limits), **limits.options})
+        except cvxpy.error.SolverError as error:
+            raise SolverCrashed(f"{self.name} failed: {error}") from None
+        except TypeError as error:
+            raise UsageError(f"{self.name} refused its options: {error}") from None
+        seconds = time.perf_counter() - started
+        termination = {
+            "optimal": Termination.OPTIMAL,
+            "optimal_inaccurate": Termination.IMPRECISE,
+            "infeasible": Termination.INFEASIBLE_OR_UNBOUNDED,
+            "infeasible_inaccurate": Termination.INFEASIBLE_OR_UNBOUNDED,
+            "unbounded": Termination.INFEASIBLE_OR_UNBOUNDED,
+            "unbounded_inaccurate": Termination.INFEASIBLE_OR_UNBOUNDED,
+            "user_limit": Termination.WORK_LIMIT,
+        }.get(problem.status, Termination.ERROR)
+        if termination is Termination.ERROR:
+            raise SolverCrashed(f"{self.name} stopped with {problem.status!r}")
+        found = x.value is not None
+        stats = problem.solver_stats
+        return Values(
+            termination=termination,
+            primal=PointStatus.UNKNOWN if found else PointStatus.NONE,
+            dual=PointStatus.UNKNOWN if found else PointStatus.NONE,
+            x=np.asarray(x.value, np.float64) if found else None,
+            y=_multipliers(constraints, places, program.shape[0]) if found else None,
+            objective=program.objective(np.asarray(x.value)) if found else None,
+            iterations=int(stats.num_iters or 0) if stats is not None else 0,
+            seconds=seconds,
+            words=str(problem.status),
+        )
+
+
+def _cones(cvxpy: Any, program: ConicProgram, slack: Any) -> tuple[list[Any], list[IntArray]]:
+    """One constraint per run of equal cones, and the rows that it holds (columns: the parts of a cone)."""
+    constraints: list[Any] = []
+    places: list[IntArray] = []
+    start = 0
+    runs: list[tuple[str, float, int]] = []
+    for cone in program.cones:
+        if runs and runs[-1][:2] == (cone.kind, cone.parameter):
+            runs[-1] = (cone.kind, cone.parameter, runs[-1][2] + cone.rows)
+        else:
+            runs.append((cone.kind, cone.parameter, cone.rows))
+    for kind, parameter, rows in runs:
+        here = np.arange(start, start + rows)
+        if kind == "zero":
+            constraints.append(slack[here] == 0)
+        elif kind == "nonnegative":
+            constraints.append(slack[here] >= 0)
+        else:
+            triples: IntArray = here.reshape(-1, 3)
+            parts = [slack[triples[:, part]] for part in range(3)]
+            if kind == "exponential":
+                constraints.append(cvxpy.ExpCone(*parts))
+            else:
+                constraints.append(cvxpy.PowCone3D(*parts, np.full(len(triples), parameter)))
+        places.append(here if kind in ("zero", "nonnegative") else here.reshape(-1, 3))
+        start += rows
+    return constraints, places
+
+
+def _multipliers(constraints: list[Any], places: list[IntArray], rows: int) -> FloatArray | None:
+    """Multipliers z of the rows: in the dual cone, with cost + ... = A'z for the minimisation form."""
+    z = np.zeros(rows)
+    for constraint, here in zip(constraints, places, strict=True):
+        value = constraint.dual_value
+        if value is None:
+            return None
+        if here.ndim == 2:
+            for part in range(3):
+                z[here[:, part]] = np.asarray(value[part]).ravel()
+        else:
+            # cvxpy's multiplier of ``expression == 0`` counts the expression, that of ``>= 0`` its negative.
+            sign = -1.0 if type(constraint).__name__ in ("Equality", "Zero") else 1.0
+            z[here] = sign * np.asarray(value).ravel()
+    return z
+
+
+class Scs(CvxpySolver):
+    """SCS, a first-order method."""
+
+    name: ClassVar[str] = "scs"
+    engine: ClassVar[str] = "SCS"
+
+    @classmethod
+    def options(cls, limits: Limits) -> dict[str, Any]:
+        """SCS's names."""
+        options: dict[str, Any] = {"eps_abs": limits.tolerance, "eps_rel": limits.tolerance, "max_iters": 100_000}
+        if limits.time is not None:
+            options["time_limit_secs"] = limits.time
+        if limits.work is not None:
+            options["max_iters"] = limits.work
+        return options
+
+
+class Ecos(CvxpySolver):
+    """ECOS, where the user has it."""
+
+    name: ClassVar[str] = "ecos"
+    optional: ClassVar[bool] = True
+    engine: ClassVar[str] = "ECOS"
+
+    @classmethod
+    def options(cls, limits: Limits) -> dict[str, Any]:
+        """ECOS's names."""
+        options: dict[str, Any] = {"abstol": limits.tolerance, "reltol": limits.tolerance, "feastol": limits.tolerance}
+        if limits.work is not None:
+            options["max_iters"] = limits.work
+        return options

@@ -1,0 +1,247 @@
+"""OR-tools: GLOP, PDLP, SCIP and CP-SAT, fed with arrays through its model-builder helper.
+
+Facts that shape this file (ortools 9.15): the helper builds a program from arrays in the time of one copy; CP-SAT
+silently rounds continuous columns, so it takes programs of integer columns only; it has returned OPTIMAL for a value
+that was not (multi-mode project scheduling), and ``linearization_level=2`` did not show that; PDLP's relative tolerance
+is not an objective gap; parameters are text protocol buffers, and a wrong one is reported as a status.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, ClassVar
+
+import numpy as np
+
+from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
+from optsched.program import LinearArrays
+from optsched.solution.values import PointStatus, Termination, Values
+from optsched.solvers.base import Capability, Limits, Session, Solver
+from optsched.solvers.interrupt import interrupt_flag
+
+
+def _helper() -> Any:
+    try:
+        from ortools.linear_solver.python import model_builder_helper
+    except ImportError as error:
+        raise SolverUnavailable(
+            f"OR-tools cannot be loaded ({error}); highspy >= 1.15 does not share a process with it: "
+            "install highspy>=1.12,<1.14"
+        ) from None
+    return model_builder_helper
+
+
+class OrToolsSession(Session):
+    """A program in OR-tools; every change rebuilds it (which costs one copy of the arrays)."""
+
+    def __init__(self, arrays: LinearArrays, solver: type[OrToolsSolver]) -> None:
+        super().__init__(arrays)
+        self._solver = solver
+
+    def run(self, limits: Limits) -> Values:
+        """Solve in a worker thread, so that Ctrl-C can stop it."""
+        reasons = self._take_reasons()
+        module, arrays = _helper(), self.arrays
+        model = module.ModelBuilderHelper()
+        model.fill_model_from_sparse_data(
+            arrays.lower, arrays.upper, arrays.cost, arrays.row_lower, arrays.row_upper, arrays.by_rows
+        )
+        model.set_maximize(arrays.maximise)
+        model.set_objective_offset(arrays.offset)
+        for column in np.flatnonzero(arrays.integer).tolist():
+            model.set_var_integrality(column, True)
+        if self._start is not None:
+            for column, value in enumerate(np.asarray(self._start, np.float64).tolist()):
+                model.add_hint(column, value)
+            self._start = None
+        solver = module.ModelSolverHelper(self._solver.engine)
+        if limits.time is not None:
+            solver.set_time_limit_in_seconds(max(limits.time, 1e-3))
+        solver.set_solver_specific_parameters(self._solver.parameters(limits))
+        started = time.perf_counter()
+        interrupted = self._solve(solver, model)
+        return self._values(module, solver, reasons, interrupted, time.perf_counter() - started)
+
+    def _solve(self, solver: Any, model: Any) -> bool:
+        failure: list[BaseException] = []
+        finished = threading.Event()
+
+        def work() -> None:
+            try:
+                solver.solve(model)
+            except BaseException as error:  # handed to the caller's thread below
+                failure.append(error)
+            finally:
+                finished.set()
+
+        worker = threading.Thread(target=work, name=self._solver.name, daemon=True)
+        with interrupt_flag() as interrupt:
+            worker.start()
+            while not finished.wait(0.05):
+                if interrupt.is_set():
+                    solver.interrupt_solve()
+            worker.join()
+        if failure:
+            raise SolverCrashed(f"{self._solver.name} raised {type(failure[0]).__name__}: {failure[0]}")
+        return interrupt.is_set()
+
+    def _values(self, module: Any, solver: Any, reasons: tuple[str, ...], interrupted: bool, seconds: float) -> Values:
+        status, arrays = solver.status(), self.arrays
+        words = str(solver.status_string() or status)
+        if status in (module.SolveStatus.INVALID_SOLVER_PARAMETERS, module.SolveStatus.INCOMPATIBLE_OPTIONS):
+            raise UsageError(f"{self._solver.name} refused its options: {words}")
+        termination = {
+            module.SolveStatus.OPTIMAL: Termination.OPTIMAL,
+            module.SolveStatus.FEASIBLE: Termination.TIME_LIMIT,
+            module.SolveStatus.INFEASIBLE: Termination.INFEASIBLE_OR_UNBOUNDED,
+            module.SolveStatus.UNBOUNDED: Termination.INFEASIBLE_OR_UNBOUNDED,
+            module.SolveStatus.NOT_SOLVED: Termination.TIME_LIMIT,
+            module.SolveStatus.CANCELLED_BY_USER: Termination.INTERRUPTED,
+            module.SolveStatus.UNKNOWN_STATUS: Termination.TIME_LIMIT,
+        }.get(status, Termination.ERROR)
+        if interrupted and termination is not Termination.OPTIMAL:
+            termination = Termination.INTERRUPTED
+        if termination is Termination.ERROR:
+            raise SolverCrashed(f"{self._solver.name} stopped with {words!r}")
+        solved = bool(solver.has_solution())
+        x = np.asarray(solver.variable_values(), np.float64).copy() if solved else None
+        duals = solved and Capability.DUALS in self._solver.capabilities and not arrays.is_integer
+        y = np.asarray(solver.dual_values(), np.float64).copy() if duals else None
+        bound = float(solver.best_objective_bound()) if solved and y is None else None
+        return Values(
+            termination=termination,
+            primal=PointStatus.FEASIBLE if solved else PointStatus.NONE,
+            dual=PointStatus.FEASIBLE if y is not None else PointStatus.NONE,
+            x=x,
+            y=y,
+            objective=float(solver.objective_value()) if solved else None,
+            bound=bound if bound is not None and np.isfinite(bound) else None,
+            seconds=seconds,
+            words=words,
+            rebuilt=reasons,
+        )
+
+
+class OrToolsSolver(Solver):
+    """Base of the back-ends of OR-tools."""
+
+    engine: ClassVar[str]
+    """Name of the back-end inside OR-tools."""
+
+    @classmethod
+    def version(cls) -> str:
+        """Version of ortools."""
+        helper = _helper()
+        if not helper.ModelSolverHelper(cls.engine).solver_is_supported():
+            raise SolverUnavailable(f"this build of OR-tools has no {cls.engine}")
+        import ortools
+
+        return str(ortools.__version__)
+
+    @classmethod
+    def parameters(cls, limits: Limits) -> str:
+        """Parameters of the back-end as text; user options come last."""
+        raise NotImplementedError
+
+    def open(self, program: LinearArrays) -> Session:
+        """Load a program."""
+        if program.is_integer:
+            self.require(Capability.INTEGER, "an integer program")
+        if not program.integer.all():
+            self.require(Capability.CONTINUOUS, "a program with continuous columns")
+        return OrToolsSession(program, type(self))
+
+
+_COMMON = frozenset({Capability.INTERRUPT})
+
+
+class Glop(OrToolsSolver):
+    """GLOP, the simplex method of OR-tools."""
+
+    name: ClassVar[str] = "glop"
+    engine: ClassVar[str] = "glop"
+    capabilities: ClassVar[frozenset[Capability]] = _COMMON | {Capability.CONTINUOUS, Capability.DUALS}
+
+    @classmethod
+    def parameters(cls, limits: Limits) -> str:
+        """GlopParameters."""
+        tolerance = max(limits.tolerance, 1e-10)
+        values: dict[str, Any] = {
+            "primal_feasibility_tolerance": tolerance,
+            "dual_feasibility_tolerance": tolerance,
+            "solution_feasibility_tolerance": max(tolerance, 1e-6),
+            "random_seed": limits.seed,
+        }
+        if limits.work is not None:
+            values["max_number_of_iterations"] = limits.work
+        return _text({**values, **limits.options})
+
+
+class Pdlp(OrToolsSolver):
+    """PDLP, the first-order method of OR-tools; its points need the certificate more than any other's."""
+
+    name: ClassVar[str] = "pdlp"
+    engine: ClassVar[str] = "pdlp"
+    capabilities: ClassVar[frozenset[Capability]] = _COMMON | {Capability.CONTINUOUS, Capability.DUALS}
+
+    @classmethod
+    def parameters(cls, limits: Limits) -> str:
+        """PrimalDualHybridGradientParams."""
+        criteria = f"eps_optimal_absolute: {limits.tolerance} eps_optimal_relative: {limits.tolerance}"
+        text = f"termination_criteria {{ simple_optimality_criteria {{ {criteria} }}"
+        if limits.work is not None:
+            text += f" iteration_limit: {limits.work}"
+        return f"{text} }} num_threads: {max(limits.threads, 1)} {_text(limits.options)}"
+
+
+class Scip(OrToolsSolver):
+    """SCIP's branch and bound as OR-tools ships it."""
+
+    name: ClassVar[str] = "scip"
+    engine: ClassVar[str] = "scip"
+    capabilities: ClassVar[frozenset[Capability]] = _COMMON | {
+        Capability.CONTINUOUS,
+        Capability.INTEGER,
+        Capability.START,
+    }
+
+    @classmethod
+    def parameters(cls, limits: Limits) -> str:
+        """SCIP's own ``name = value`` lines."""
+        values: dict[str, Any] = {
+            "limits/gap": 0.0 if limits.gap is None else limits.gap,
+            "numerics/feastol": max(limits.tolerance, 1e-9),
+            "randomization/randomseedshift": limits.seed,
+        }
+        if limits.work is not None:
+            values["limits/nodes"] = limits.work
+        return "\n".join(f"{name} = {value}" for name, value in {**values, **limits.options}.items())
+
+
+class CpSat(OrToolsSolver):
+    """CP-SAT for linear programs whose columns are all integer."""
+
+    name: ClassVar[str] = "cp-sat"
+    engine: ClassVar[str] = "sat"
+    capabilities: ClassVar[frozenset[Capability]] = _COMMON | {Capability.INTEGER, Capability.START}
+
+    @classmethod
+    def parameters(cls, limits: Limits) -> str:
+        """SatParameters."""
+        values: dict[str, Any] = {
+            "num_workers": max(limits.threads, 1),
+            "random_seed": limits.seed,
+            "linearization_level": 2,
+            "relative_gap_limit": 0.0 if limits.gap is None else limits.gap,
+        }
+        if limits.work is not None:
+            values["max_deterministic_time"] = limits.work
+        return _text({**values, **limits.options})
+
+
+def _text(values: Any) -> str:
+    """Parameters as a text protocol buffer."""
+    return " ".join(
+        f"{name}: {str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items()
+    )

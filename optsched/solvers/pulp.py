@@ -1,0 +1,232 @@
+"""PuLP: CBC, which it ships, and the commercial and free solvers that the user has installed beside it.
+
+PuLP talks to most of them through files, so these back-ends are the slow way (0.4 s for 1,000 jobs x 3 pools where
+arrays take 10 ms); CBC prints its results to about 8 digits, which the certificate sees.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+
+from optsched.errors import SolverCrashed, SolverUnavailable
+from optsched.program import LinearArrays
+from optsched.solution.values import PointStatus, Termination, Values
+from optsched.solvers.base import Capability, Limits, Session, Solver
+
+
+def _pulp() -> Any:
+    try:
+        import pulp
+    except ImportError as error:
+        raise SolverUnavailable(f"PuLP cannot be loaded ({error}); install pulp") from None
+    return pulp
+
+
+class PulpSession(Session):
+    """A program in PuLP; every change rebuilds it."""
+
+    def __init__(self, arrays: LinearArrays, solver: type[PulpSolver]) -> None:
+        super().__init__(arrays)
+        self._solver = solver
+
+    def run(self, limits: Limits) -> Values:
+        """Build the model, call the solver, read its point and duals."""
+        reasons = self._take_reasons()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of PuLP 4, which this project does not use yet
+            return self._run(limits, reasons)
+
+    def _run(self, limits: Limits, reasons: tuple[str, ...]) -> Values:
+        pulp, arrays = _pulp(), self.arrays
+        started = time.perf_counter()
+        model, columns, rows = self._model(pulp)
+        start, self._start = self._start, None
+        if start is not None:
+            for column, value in zip(columns, np.asarray(start, np.float64).tolist(), strict=True):
+                column.setInitialValue(value, check=False)
+        command = self._solver.command(pulp, limits, warm=start is not None)
+        try:
+            model.solve(command)
+        except (pulp.PulpSolverError, OSError) as error:
+            raise SolverCrashed(f"{self._solver.name} failed: {error}") from None
+        words = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
+        termination = self._termination(pulp, model)
+        if termination is Termination.ERROR:
+            raise SolverCrashed(f"{self._solver.name} stopped with {words!r}")
+        values = np.array([np.nan if column.varValue is None else column.varValue for column in columns], np.float64)
+        found = termination in (Termination.OPTIMAL, Termination.TIME_LIMIT) and bool(np.isfinite(values).all())
+        y = None
+        if found and not arrays.is_integer and Capability.DUALS in self._solver.capabilities:
+            y = np.zeros(arrays.shape[0])
+            for row, constraint in rows:
+                y[row] += constraint.pi or 0.0
+        objective = model.objective.value() if found else None
+        return Values(
+            termination=termination,
+            primal=PointStatus.FEASIBLE if found else PointStatus.NONE,
+            dual=PointStatus.UNKNOWN if y is not None else PointStatus.NONE,
+            x=values if found else None,
+            y=y,
+            objective=None if objective is None else float(objective),
+            bound=arrays.objective(values)
+            if found and arrays.is_integer and termination is Termination.OPTIMAL
+            else None,
+            seconds=time.perf_counter() - started,
+            words=words,
+            rebuilt=reasons,
+        )
+
+    def _model(self, pulp: Any) -> tuple[Any, list[Any], list[tuple[int, Any]]]:
+        """The LpProblem, its variables, and (row, constraint) of every side of a row."""
+        arrays = self.arrays
+        model = pulp.LpProblem("optsched", pulp.LpMaximize if arrays.maximise else pulp.LpMinimize)
+        columns = [
+            pulp.LpVariable(
+                f"x{number}",
+                None if np.isneginf(low) else low,
+                None if np.isposinf(high) else high,
+                pulp.LpInteger if integer else pulp.LpContinuous,
+            )
+            for number, (low, high, integer) in enumerate(
+                zip(arrays.lower.tolist(), arrays.upper.tolist(), arrays.integer.tolist(), strict=True)
+            )
+        ]
+        model += pulp.LpAffineExpression(zip(columns, arrays.cost.tolist(), strict=True), constant=arrays.offset)
+        model.addVariables(columns)
+        rows: list[tuple[int, Any]] = []
+        matrix = arrays.by_rows
+        for row, (low, high) in enumerate(zip(arrays.row_lower.tolist(), arrays.row_upper.tolist(), strict=True)):
+            entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
+            terms = [
+                (columns[column], value)
+                for column, value in zip(matrix.indices[entries].tolist(), matrix.data[entries].tolist(), strict=True)
+            ]
+            sides = [(pulp.LpConstraintEQ, low)] if low == high else [
+                (sense, side)
+                for sense, side in ((pulp.LpConstraintGE, low), (pulp.LpConstraintLE, high))
+                if np.isfinite(side)
+            ]  # fmt: skip
+            for sense, side in sides:
+                constraint = pulp.LpConstraint(pulp.LpAffineExpression(terms), sense, f"r{row}_{sense + 1}", side)
+                model.addConstraint(constraint)
+                rows.append((row, constraint))
+        return model, columns, rows
+
+    def _termination(self, pulp: Any, model: Any) -> Termination:
+        if model.sol_status == pulp.LpSolutionIntegerFeasible:
+            return Termination.TIME_LIMIT
+        return {
+            pulp.LpStatusOptimal: Termination.OPTIMAL,
+            pulp.LpStatusInfeasible: Termination.INFEASIBLE_OR_UNBOUNDED,
+            pulp.LpStatusUnbounded: Termination.INFEASIBLE_OR_UNBOUNDED,
+            pulp.LpStatusUndefined: Termination.INFEASIBLE_OR_UNBOUNDED,
+            pulp.LpStatusNotSolved: Termination.TIME_LIMIT,
+        }.get(model.status, Termination.ERROR)
+
+
+class PulpSolver(Solver):
+    """Base of the back-ends that PuLP calls."""
+
+    engine: ClassVar[str]
+    """PuLP's name of the solver."""
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.CONTINUOUS, Capability.INTEGER, Capability.DUALS, Capability.START}
+    )
+
+    @classmethod
+    def version(cls) -> str:
+        """Version of PuLP; raises if the solver is not there."""
+        pulp = _pulp()
+        try:
+            available = cls.engine in pulp.listSolvers() and pulp.getSolver(cls.engine, msg=False).available()
+        except Exception as error:  # a licence or library of the solver's own that is not there
+            raise SolverUnavailable(f"solver {cls.name} cannot be used through PuLP ({error})") from None
+        if not available:
+            raise SolverUnavailable(f"solver {cls.name} is not installed: PuLP finds no {cls.engine}")
+        return f"PuLP {pulp.__version__}"
+
+    @classmethod
+    def command(cls, pulp: Any, limits: Limits, warm: bool) -> Any:
+        """PuLP's solver object."""
+        options: dict[str, Any] = {"msg": False, "timeLimit": limits.time, "gapRel": limits.gap}
+        return pulp.getSolver(cls.engine, **{**options, **limits.options})
+
+    def open(self, program: LinearArrays) -> Session:
+        """Load a program."""
+        return PulpSession(program, type(self))
+
+
+class Cbc(PulpSolver):
+    """CBC, as PuLP ships it."""
+
+    name: ClassVar[str] = "cbc"
+    engine: ClassVar[str] = "PULP_CBC_CMD"
+
+    @classmethod
+    def command(cls, pulp: Any, limits: Limits, warm: bool) -> Any:
+        """CBC with its own option names."""
+        extra = [
+            f"primalTolerance {max(limits.tolerance, 1e-9)}",
+            f"dualTolerance {max(limits.tolerance, 1e-9)}",
+            f"randomSeed {limits.seed + 1}",
+            f"randomCbcSeed {limits.seed + 1}",
+        ]
+        if limits.work is not None:
+            extra.append(f"maxNodes {limits.work}")
+        extra += [f"{name} {value}" for name, value in limits.options.items()]
+        return pulp.PULP_CBC_CMD(
+            msg=False, timeLimit=limits.time, gapRel=0.0 if limits.gap is None else limits.gap,
+            threads=max(limits.threads, 1), options=extra, warmStart=warm, keepFiles=warm,
+        )  # fmt: skip
+
+
+class Gurobi(PulpSolver):
+    """Gurobi, where the user has it."""
+
+    name: ClassVar[str] = "gurobi"
+    optional: ClassVar[bool] = True
+    engine: ClassVar[str] = "GUROBI"
+
+
+class Cplex(PulpSolver):
+    """CPLEX, where the user has it."""
+
+    name: ClassVar[str] = "cplex"
+    optional: ClassVar[bool] = True
+    engine: ClassVar[str] = "CPLEX_PY"
+
+
+class Mosek(PulpSolver):
+    """MOSEK, where the user has it."""
+
+    name: ClassVar[str] = "mosek"
+    optional: ClassVar[bool] = True
+    engine: ClassVar[str] = "MOSEK"
+
+
+class Xpress(PulpSolver):
+    """FICO Xpress, where the user has it."""
+
+    name: ClassVar[str] = "xpress"
+    optional: ClassVar[bool] = True
+    engine: ClassVar[str] = "XPRESS_PY"
+
+
+class Copt(PulpSolver):
+    """COPT, where the user has it."""
+
+    name: ClassVar[str] = "copt"
+    optional: ClassVar[bool] = True
+    engine: ClassVar[str] = "COPT"
+
+
+class CuOpt(PulpSolver):
+    """NVIDIA cuOpt, where the user has it."""
+
+    name: ClassVar[str] = "cuopt"
+    optional: ClassVar[bool] = True
+    engine: ClassVar[str] = "CUOPT"
