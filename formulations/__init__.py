@@ -1,9 +1,11 @@
 """The catalogue of formulations: one file per formulation, found by optsched through one entry point."""
 
 CATALOGUE: dict[str, str] = {
+    "alpha-fairness": "formulations.alpha_fairness:AlphaFairness",
     "isolated": "formulations.isolated:Isolated",
     "makespan": "formulations.makespan:Makespan",
     "max-min-fairness": "formulations.max_min_fairness:MaxMinFairness",
     "max-throughput": "formulations.max_throughput:MaxThroughput",
+    "proportional-fairness": "formulations.alpha_fairness:ProportionalFairness",
 }
 """Registry name -> "module:Class"."""

@@ -141,6 +141,12 @@ class PulpSolver(Solver):
     def version(cls) -> str:
         """Version of PuLP; raises if the solver is not there."""
         pulp = _pulp()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return cls._version(pulp)
+
+    @classmethod
+    def _version(cls, pulp: Any) -> str:
         try:
             available = cls.engine in pulp.listSolvers() and pulp.getSolver(cls.engine, msg=False).available()
         except Exception as error:  # a licence or library of the solver's own that is not there

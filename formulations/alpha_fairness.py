@@ -1,0 +1,143 @@
+"""Alpha-fairness, and its most common case, proportional fairness."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+from pydantic import Field
+
+from formulations.reference_rates import pool_gpus, proportional, reference_columns
+from optsched.arrays import FloatArray
+from optsched.candidates import Classes
+from optsched.formulation import Formulation, FormulationOptions
+from optsched.program import AllocationProgram, Total
+
+
+class AlphaFairness(Formulation):
+    """Maximise the total alpha-fair utility of levels.
+
+    Sets, x, T, n, s, p, prop, time and capacity as in `formulations.max_min_fairness`.
+    Program
+        maximise  sum_k n_k w_k f(level_k),   level_k = sum_c T_kc x_c / (n_k m_k)   s.t.  time, capacity
+        f(v) = v^(1 - alpha) / (1 - alpha);   f(v) = log v for alpha = 1
+
+    Options
+        alpha      0: total throughput; 1: proportional fairness; towards infinity: max-min fairness.
+        normalise  what a level is, and how weights enter:
+                   ``none``          m_k = 1, w_k = p_k (with alpha = 0 and weights 1 this is max-throughput);
+                   ``proportional``  m_k = prop_k, w_k = p_k;
+                   ``max-min``       m_k = prop_k p_k / s_k, w_k = 1 (the levels of max-min fairness).
+
+    For other alphas than 0 and 1 levels are counted in units of S, about the level that all could reach together, which
+    keeps powers near 1: f(v) = S^(1 - alpha) f(v / S).
+
+    The gap is certified by prices: tangents of f bound it from above, so that the duals of the time and capacity rows
+    give a bound that does not depend on the conic solver (`optsched.program.allocation.AllocationProgram.tangent`).
+
+    References
+        J. Mo, J. Walrand. "Fair end-to-end window-based congestion control", IEEE/ACM Transactions on Networking 8(5),
+        2000.
+    """
+
+    name = "alpha-fairness"
+    reads = frozenset({"weight", "gang"})
+    sense = "max"
+    objective_words = "total alpha-fair utility"
+
+    class Options(FormulationOptions):
+        """Options of alpha-fairness."""
+
+        alpha: float = Field(default=2.0, ge=0.0, le=10.0)
+        normalise: Literal["none", "proportional", "max-min"] = "proportional"
+
+    @property
+    def alpha(self) -> float:
+        """The exponent alpha."""
+        return float(self.options.alpha)
+
+    def build(self, C: Classes) -> AllocationProgram:
+        """See the class."""
+        m, w = self._normaliser(C)
+        levels = sp.csr_matrix(sp.diags_array(1.0 / m) @ C.throughput)
+        self._scale = 1.0
+        if self.alpha == 1.0:
+            return AllocationProgram(C, Total(w, "log"), levels)
+        if self.alpha == 0.0:
+            return AllocationProgram(C, Total(w), levels)
+        utility = Total(w, "power", 1.0 - self.alpha)
+        self._scale = _attainable_level(C, levels)
+        return AllocationProgram(C, utility, sp.csr_matrix(levels / self._scale))
+
+    def report(self, value: float) -> float:
+        """S^(1 - alpha) times the program's value: its levels are in units of S."""
+        return value * self.worth(value)
+
+    def worth(self, value: float) -> float:
+        """S^(1 - alpha)."""
+        return float(self._scale ** (1.0 - self.alpha)) if self.alpha not in (0.0, 1.0) else 1.0
+
+    @property
+    def normalise(self) -> str:
+        """What a level is."""
+        return str(self.options.normalise)
+
+    def _normaliser(self, C: Classes) -> tuple[FloatArray, FloatArray]:
+        """m and w of the class docstring."""
+        _, T = reference_columns(C)
+        prop = proportional(C, T)  # also refuses jobs without any rate
+        if self.normalise == "none":
+            return np.ones(len(C)), C.weight
+        if self.normalise == "proportional":
+            return prop, C.weight
+        return prop * C.weight / C.gang, np.ones(len(C))
+
+
+def _attainable_level(C: Classes, levels: sp.csr_matrix) -> float:
+    """GPUs of the cluster over the GPUs that one unit of level of every job takes at least: at or above max-min."""
+    entries = levels.tocoo()
+    use = entries.data > 0
+    need = np.full(len(C), np.inf)
+    np.minimum.at(need, entries.row[use], C.gpus[entries.col[use]] / entries.data[use])
+    total = float(C.count @ np.where(np.isfinite(need), need, 0.0))
+    highest = np.zeros(len(C))
+    np.maximum.at(highest, entries.row, entries.data)
+    alone = float(highest[highest > 0].min(initial=np.inf))
+    together = float(pool_gpus(C).sum()) / total if total > 0 else alone
+    return min(alone, together) if np.isfinite(alone) else 1.0
+
+
+class ProportionalFairness(AlphaFairness):
+    """Maximise the weighted sum of the logarithms of throughputs (Nash welfare).
+
+    Sets, x, T, n, p, prop, time and capacity as in `formulations.max_min_fairness`.
+    Program
+        maximise  sum_k n_k p_k log( sum_c T_kc x_c / (n_k prop_k) )   s.t.  time, capacity
+
+    prop_k is a constant under the logarithm: it sets the zero of the objective (every job at its proportional share)
+    and does not change the allocation. At the optimum, with q_r the price of resource r and lambda_k that of the time
+    of class k,
+
+        p_k T_kc / (level_k prop_k)  <=  lambda_k member_kc + sum_r q_r usage_rc    with equality where x_c > 0.
+
+    References
+        F. Kelly, A. Maulloo, D. Tan. "Rate control for communication networks: shadow prices, proportional fairness and
+        stability", Journal of the Operational Research Society 49(3), 1998.
+    """
+
+    name = "proportional-fairness"
+    objective_words = "weighted sum of log normalised throughputs"
+
+    class Options(FormulationOptions):
+        """No options."""
+
+    @property
+    def alpha(self) -> float:
+        """Always 1."""
+        return 1.0
+
+    @property
+    def normalise(self) -> str:
+        """Levels relative to the proportional share."""
+        return "proportional"
