@@ -136,12 +136,16 @@ class Engine:
         log.info("solver %s: %s", solver.name, reason)
         return solver
 
-    def open(self, arrays: LinearArrays) -> Session:
-        """A session with the program loaded."""
+    def open(self, arrays: LinearArrays, solver: str | None = None) -> Session:
+        """A session with the program loaded, on a solver by name or the one that `choose` picks."""
         refuse_nan(arrays)
-        solver = self.choose(rows=arrays.shape[0], integer=arrays.is_integer, conic=False)
+        if solver is None:
+            chosen = self.choose(rows=arrays.shape[0], integer=arrays.is_integer, conic=False)
+        else:
+            chosen = self.chosen = self.load(solver)
+            chosen.version()
         scaling = Scaling.of(arrays)
-        return ScaledSession(arrays, scaling, solver().open(scaling.apply(arrays)))
+        return ScaledSession(arrays, scaling, chosen().open(scaling.apply(arrays)))
 
     def run(self, session: Session) -> Values:
         """Run a session within what is left of the budget."""
@@ -177,11 +181,26 @@ class Engine:
         return self._certified(arrays, values, x, x, arrays.objective(x), values.y)
 
     def solve_allocation(self, program: AllocationProgram) -> Outcome:
-        """Solve an allocation program; negligible fractions are dropped before the certificate is made."""
+        """Solve an allocation program; negligible fractions are dropped before the certificate is made.
+
+        Where ``auto`` chose and the certificate does not hold, a solver of another kind is tried, and the reason told.
+        """
         if program.concave:
             return self._solve_conic(program)
         arrays = self._build(lambda: program.to_linear().arrays)
-        session = self.open(arrays)
+        outcome = self._solve_once(program, arrays)
+        if self.solver == "auto" and not outcome.certificate.ok and not arrays.is_integer:
+            other = "highs-ipm" if outcome.solver.name == "clarabel" else "clarabel"
+            first, why = self.reason, "; ".join(outcome.certificate.problems)
+            self.rebuilt.append(f"solved again by {other}, as of {outcome.solver.name}'s answer: {why}")
+            log.info(self.rebuilt[-1])
+            second = self._solve_once(program, arrays, other)
+            self.reason = f"{first}; {outcome.solver.name} left a certificate that does not hold"
+            return second
+        return outcome
+
+    def _solve_once(self, program: AllocationProgram, arrays: LinearArrays, solver: str | None = None) -> Outcome:
+        session = self.open(arrays, solver)
         values = self.run(session)
         if values.x is None or values.termination in NO_OPTIMUM:
             return self._without_point(arrays, values, program, session)
