@@ -236,9 +236,13 @@ def test_a_lying_solver_is_caught(run: Any, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(
         HighsSession, "run", lambda self, limits: replace(v := honest(self, limits), objective=2 * v.objective)
     )
-    result = run("solve", "@quickstart")
+    result = run("solve", "@quickstart", "--solver", "highs")
     assert result.code == 6
     assert "the solver states the objective" in result.err
+
+    second = run("solve", "@quickstart", "-v")  # auto asks a solver of another kind instead, and says so
+    assert second.code == 0
+    assert "the solver states the objective" in second.err
 
 
 @pytest.mark.parametrize(
