@@ -16,6 +16,9 @@ from optsched.instance import Instance
 from optsched.solution.allocation import Allocation
 from optsched.solution.certificate import Certificate, gap_of
 from optsched.solution.explanation import Conflict
+from optsched.solution.placement import Placement
+from optsched.solution.rounds import Rounds
+from optsched.solution.schedule import Schedule
 from optsched.solution.values import Termination
 
 DUAL_ROWS = 100_000
@@ -84,6 +87,12 @@ class Solution:
         Why the instance is infeasible.
     timings : mapping
         Seconds by stage.
+    schedule : Schedule or None
+        What runs when, for programs that decide it; the allocation is then what runs first.
+    rounds : Rounds or None
+        The allocation cut into slices, if asked for.
+    placement : Placement or None
+        GPUs of what runs first, if asked for.
     """
 
     candidates: Candidates
@@ -104,6 +113,9 @@ class Solution:
     conflicts: tuple[Conflict, ...] = ()
     reproducible: bool = True
     timings: Mapping[str, float] = field(default_factory=dict)
+    schedule: Schedule | None = None
+    rounds: Rounds | None = None
+    placement: Placement | None = None
 
     @property
     def instance(self) -> Instance:

@@ -1,0 +1,85 @@
+"""`Schedule`: what runs when, for programs that decide it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.candidates import Classes
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Stretches of time in which jobs run, in order of (start, job).
+
+    Attributes
+    ----------
+    classes : Classes
+    job : IntArray, shape (S,)
+        Row of the job table.
+    column : IntArray, shape (S,)
+        Column of the classes in which the job runs; always one without a partner.
+    start, end : FloatArray, shape (S,)
+        Absolute seconds, on the clock of the instance's ``now``.
+    """
+
+    classes: Classes
+    job: IntArray
+    column: IntArray
+    start: FloatArray
+    end: FloatArray
+
+    @classmethod
+    def sorted(cls, classes: Classes, job: IntArray, column: IntArray, start: FloatArray, end: FloatArray) -> Schedule:
+        """The stretches in order of (start, job, column)."""
+        order = np.lexsort((column, job, start))
+        return cls(classes, job[order], column[order], start[order], end[order])
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    @property
+    def pool(self) -> IntArray:
+        """Pool of each stretch, -1 for none."""
+        return self.classes.pool[self.column]
+
+    @property
+    def gpus(self) -> IntArray:
+        """GPUs of each stretch."""
+        return self.classes.gpus[self.column]
+
+    def running_at(self, time: float) -> FloatArray:
+        """Jobs that run at a time, counted by class column, shape (N,)."""
+        now = (self.start <= time) & (time < self.end)
+        return np.bincount(self.column[now], minlength=self.classes.columns).astype(np.float64)
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One record per stretch, as in the solution format: job, pool, gpus, start, end, and option or attributes."""
+        C = self.classes
+        names, pools, table = C.instance.jobs_table.names, C.instance.cluster.pools, C.configurations
+        options = C.candidates.columns.option[C.kind_column]
+        records = []
+        for job, column, start, end in zip(
+            self.job.tolist(), self.column.tolist(), self.start.tolist(), self.end.tolist(), strict=True
+        ):
+            c = int(C.configuration[column])
+            pool, option = int(table.pool[c]), int(options[column])
+            record: dict[str, Any] = {
+                "job": names[job],
+                "pool": None if pool < 0 else pools[pool].name,
+                "gpus": int(table.gpus[c]),
+                "nodes": int(table.nodes[c]),
+                "start": start,
+                "end": end,
+            }
+            if option >= 0:
+                record["option"] = option - int(C.instance.options.indptr[C.instance.jobs_table.options[job]])
+            if table.share[c] != 1.0:
+                record["share"] = float(table.share[c])
+            if table.attributes[c]:
+                record["attributes"] = dict(table.attribute_sets[table.attributes[c]])
+            records.append(record)
+        return records
