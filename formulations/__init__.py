@@ -3,7 +3,9 @@
 CATALOGUE: dict[str, str] = {
     "alpha-fairness": "formulations.alpha_fairness:AlphaFairness",
     "isolated": "formulations.isolated:Isolated",
+    "lease": "formulations.lease:Lease",
     "makespan": "formulations.makespan:Makespan",
+    "makespan-unrelated": "formulations.makespan_unrelated:MakespanUnrelated",
     "max-min-fairness": "formulations.max_min_fairness:MaxMinFairness",
     "max-throughput": "formulations.max_throughput:MaxThroughput",
     "proportional-fairness": "formulations.alpha_fairness:ProportionalFairness",

@@ -43,6 +43,7 @@ def solve(
     seed: int = 0,
     solver_options: Mapping[str, Any] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    prove: bool = False,
     options: Mapping[str, Any] | None = None,
     **more_options: Any,
 ) -> Solution:
@@ -69,6 +70,9 @@ def solve(
         Relative gap at which an integer program may stop.
     tolerance, threads, seed, solver_options, on_progress
         See `optsched.solvers.Limits`.
+    prove : bool
+        Try claims of optimality again with another solver or search (`optsched.proof`); the certificate then says
+        ``cross-checked``.
     options, **more_options
         Options of the formulation; ``options`` also takes names that are parameters here.
 
@@ -86,18 +90,19 @@ def solve(
     if isinstance(instance, str | Path):
         instance = load(instance)
     loaded = time.perf_counter()
-    candidates = instance if isinstance(instance, Candidates) else compile(instance, model)
+    given = instance.instance if isinstance(instance, Candidates) else instance
+    own = own_constraints(given)
+    chosen = make_formulation(formulation, {**(options or {}), **more_options}, [*own, *constraints], extend)
+    if given.kind not in chosen.accepts:
+        raise UsageError(f"{formulation} takes {', '.join(sorted(chosen.accepts))}, not {given.kind}")
+    candidates = instance if isinstance(instance, Candidates) else compile(instance, model, chosen.plans_ahead)
     if not classes:
         candidates = candidates.per_job()
     compiled = time.perf_counter()
-    own = own_constraints(candidates.instance)
-    chosen = make_formulation(formulation, {**(options or {}), **more_options}, [*own, *constraints], extend)
-    if candidates.instance.kind not in chosen.accepts:
-        raise UsageError(f"{formulation} takes {', '.join(sorted(chosen.accepts))}, not {candidates.instance.kind}")
     cores = os.cpu_count() or 1
     threads = min(threads or cores, cores)
     limits = Limits(time_limit, work_limit, gap, tolerance, threads, seed, dict(solver_options or {}), on_progress)
-    engine = Engine(load_solver, solver, limits)
+    engine = Engine(load_solver, solver, limits, prove)
     solution = chosen.solve(candidates, engine)
     timings = {"load": loaded - started, "compile": compiled - loaded, **engine.timings}
     timings["total"] = time.perf_counter() - started

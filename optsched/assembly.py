@@ -39,9 +39,12 @@ def model_of(instance: Instance) -> PerformanceModel:
     return load_model(name).from_instance(instance, options)
 
 
-def compile(instance: Instance, model: PerformanceModel | None = None) -> Candidates:
-    """Every way in which the jobs of an instance can run, with throughputs from a model (default: the instance's)."""
-    return compile_candidates(instance, model_of(instance) if model is None else model)
+def compile(instance: Instance, model: PerformanceModel | None = None, future: bool = False) -> Candidates:
+    """Every way in which the jobs of an instance can run, with throughputs from a model (default: the instance's).
+
+    ``future`` includes the jobs that have not arrived yet, for formulations that plan ahead.
+    """
+    return compile_candidates(instance, model_of(instance) if model is None else model, future)
 
 
 def make_formulation(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from optsched.candidates import Candidates, Classes
@@ -16,9 +17,21 @@ from optsched.engine import Engine, Outcome
 from optsched.errors import UsageError
 from optsched.instance import FORMAT
 from optsched.instance.reading import translate
+from optsched.planning import solve_plan
 from optsched.program import AllocationProgram, LinearProgram, SideRows, Variables
 from optsched.program.allocation import Total
-from optsched.solution import Allocation, Certificate, Conflict, Solution, SolverRecord, Status, Termination
+from optsched.proof import proved_allocation
+from optsched.solution import (
+    Allocation,
+    Certificate,
+    Conflict,
+    Schedule,
+    Solution,
+    SolverRecord,
+    Status,
+    Termination,
+)
+from optsched.solution.plan import LinearPlan, Plan
 
 Extend = Callable[[LinearProgram, Mapping[str, Variables], Classes], None]
 """A researcher's own rows: called with the program, its blocks of variables by name, and the classes."""
@@ -71,6 +84,8 @@ class Formulation(ABC):
     accepts: ClassVar[frozenset[str]] = frozenset({FORMAT})
     reads: ClassVar[frozenset[str]] = frozenset()
     sense: ClassVar[Literal["max", "min", "rule"]] = "max"
+    plans_ahead: ClassVar[bool] = False
+    """Whether jobs that have not arrived yet are planned too."""
     objective_words: ClassVar[str] = "objective"
     """What the objective is, with its unit."""
 
@@ -89,8 +104,8 @@ class Formulation(ABC):
         self.extend = extend
 
     @abstractmethod
-    def build(self, C: Classes) -> AllocationProgram:
-        """The program over the columns of the classes, without side constraints."""
+    def build(self, C: Classes) -> AllocationProgram | Plan:
+        """The program of the classes, without side constraints."""
 
     def report(self, value: float) -> float:
         """The program's value in the units of the objective; monotone."""
@@ -117,9 +132,21 @@ class Formulation(ABC):
             candidates = candidates.per_job()
         return candidates.classes(self.reads.union(*(constraint.reads for constraint in self.constraints)))
 
-    def program(self, C: Classes) -> AllocationProgram:
-        """`build` with the side constraints; may raise `Infeasible`."""
+    def program(self, C: Classes) -> AllocationProgram | Plan:
+        """`build` with the side constraints; may raise `Infeasible`.
+
+        Raises
+        ------
+        UsageError
+            Side constraints and rows of one's own are rows over fractions of time: a plan has none of these.
+        """
         program = self.build(C)
+        if not isinstance(program, AllocationProgram):
+            if self.constraints:
+                raise UsageError(f"{self.name} decides what runs when: it takes no side constraints")
+            if self.extend is not None:
+                raise UsageError(f"{self.name} decides what runs when: it takes no rows of one's own (extend)")
+            return program
         side = list(program.side)
         for constraint in self.constraints:
             rows = constraint.rows(C)
@@ -138,18 +165,30 @@ class Formulation(ABC):
         except Infeasible as error:
             return self._infeasible(candidates, error.conflicts)
         engine.timings["build"] = time.perf_counter() - started
-        if len(C) == 0:
+        if nothing_to_decide(program):
             return self._empty(candidates, C)
-        return self.solution(candidates, program, engine.solve_allocation(program), engine)
+        if not isinstance(program, AllocationProgram):
+            planned = solve_plan(engine, program)
+            return self.solution(candidates, program, planned.outcome, engine, planned.schedule)
+        outcome = proved_allocation(engine, program, engine.solve_allocation(program))
+        return self.solution(candidates, program, outcome, engine)
 
     def solution(
-        self, candidates: Candidates, program: AllocationProgram, outcome: Outcome, engine: Engine
+        self,
+        candidates: Candidates,
+        program: AllocationProgram | Plan,
+        outcome: Outcome,
+        engine: Engine,
+        schedule: Schedule | None = None,
     ) -> Solution:
         """An outcome of the engine in the units of the formulation."""
         C = program.classes
         found = outcome.x is not None and outcome.value is not None
+        planned = not isinstance(program, AllocationProgram)
+        integral = True if not isinstance(program, AllocationProgram) else program.integral
+        x = schedule.running_at(C.instance.now) if schedule is not None else None if planned else outcome.x
         prices: dict[str, float] = {}
-        if outcome.duals is not None and found:
+        if outcome.duals is not None and found and not planned:
             worth = self.worth(outcome.value or 0.0)
             prices = {
                 name: float(price) * worth + 0.0
@@ -169,7 +208,7 @@ class Formulation(ABC):
                 engine.iterations,
                 engine.nodes,
                 tuple(engine.rebuilt),
-                engine.limits.gap if program.integral else None,
+                engine.limits.gap if integral else None,
             ),
             sense=self.sense,
             objective=self.report(outcome.value) if found and outcome.value is not None else None,
@@ -178,9 +217,10 @@ class Formulation(ABC):
             termination=outcome.values.termination,
             status=outcome.status,
             certificate=outcome.certificate,
-            allocation=Allocation(C, outcome.x, program.integral) if outcome.x is not None else None,
+            allocation=None if x is None else Allocation(C, x, integral),
+            schedule=schedule,
             prices=prices,
-            duals=outcome.duals,
+            duals=None if planned else outcome.duals,
             conflicts=outcome.conflicts,
             reproducible=outcome.values.termination not in (Termination.TIME_LIMIT, Termination.INTERRUPTED),
             timings=dict(engine.timings),
@@ -214,14 +254,25 @@ class Formulation(ABC):
         )
 
     def _empty(self, candidates: Candidates, C: Classes) -> Solution:
-        """No job is in the program: an empty total is 0, an empty minimum does not exist."""
-        import numpy as np
-
-        total = isinstance(self.build(C).utility, Total)
+        """No job is in the program: an empty total is 0, an empty minimum does not exist, nobody runs."""
+        program = self.build(C)
+        planned = not isinstance(program, AllocationProgram)
+        total = not isinstance(program, AllocationProgram) or isinstance(program.utility, Total)
         objective = self.report(0.0) if total else None
+        no_job, no_time = np.zeros(0, np.int64), np.zeros(0)
         return self._bare(
-            candidates, objective=objective, bound=objective, allocation=Allocation(C, np.zeros(C.columns))
+            candidates,
+            objective=objective,
+            bound=objective,
+            allocation=Allocation(C, np.zeros(C.columns), planned),
+            schedule=Schedule(C, no_job, no_job, no_time, no_time) if planned else None,
         )
+
+
+def nothing_to_decide(program: AllocationProgram | Plan) -> bool:
+    """Whether no job is in the program, or nothing of it is planned."""
+    empty = len(program.classes) == 0
+    return empty or (isinstance(program, LinearPlan) and program.program.arrays.shape[1] == 0)
 
 
 def options_from(owner: type[Formulation | SideConstraint], given: Mapping[str, Any]) -> FormulationOptions:

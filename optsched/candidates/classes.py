@@ -171,6 +171,15 @@ class Classes:
         """Row of the instance's tenants, -1 for none."""
         return self._read("tenant")  # type: ignore[no-any-return]
 
+    @property
+    def duration(self) -> FloatArray:
+        """Seconds that the steps left take in each column alone, shape (N,); exact where the instance states them."""
+        exact = self.candidates.columns.duration[self.kind_column]
+        left = self.steps_left[self.class_a]
+        whole = self.instance.jobs_table.steps[self.first[self.class_a]]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(np.isnan(exact), left / self.rate_a, np.where(left == whole, exact, exact * (left / whole)))
+
     # --- jobs of classes -------------------------------------------------------------------------------------------
 
     @cached_property

@@ -152,9 +152,12 @@ class Candidates:
         return f"no rate is given for {count}"
 
 
-def compile(instance: Instance, model: PerformanceModel) -> Candidates:
-    """Make the candidates of an instance with the throughputs of a performance model."""
-    kinds = find_kinds(instance)
+def compile(instance: Instance, model: PerformanceModel, future: bool = False) -> Candidates:
+    """Make the candidates of an instance with the throughputs of a performance model.
+
+    Jobs that have not arrived are left out, unless ``future`` (for programs that plan ahead).
+    """
+    kinds = find_kinds(instance, future)
     table = TableModel(instance.rates, instance)
     everything = KindColumns.concatenate(
         [

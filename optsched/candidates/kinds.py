@@ -116,14 +116,15 @@ class Kinds:
         return inside & ((level < 0) | (find_sorted(self._levels[0], level * STRIDE + gpus) >= 0))
 
 
-def find_kinds(instance: Instance) -> Kinds:
-    """Group the jobs that have arrived and have steps left by everything that decides their columns.
+def find_kinds(instance: Instance, future: bool = False) -> Kinds:
+    """Group the jobs that have arrived (or all, with ``future``) and have steps left by what decides their columns.
 
     Jobs that a co-location entry names one by one are kinds of their own.
     """
     table = instance.jobs_table
     absence = np.zeros(len(table), np.uint8)
-    absence[table.arrival > instance.now] = Absence.ARRIVES_LATER
+    if not future:
+        absence[table.arrival > instance.now] = Absence.ARRIVES_LATER
     absence[table.steps_left <= 0] = Absence.NO_STEP_LEFT
     present = np.flatnonzero(absence == Absence.PRESENT)
 

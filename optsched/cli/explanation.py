@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from optsched.api import make_formulation
+from optsched.program import AllocationProgram
 from optsched.solution import Solution, Status
 
 NEGLIGIBLE = 1e-9
@@ -63,6 +64,8 @@ def priced_requirements(solution: Solution) -> list[dict[str, Any]]:
     kinds = [item for item in solution.constraints if item["kind"] != "extend"]
     formulation = make_formulation(solution.formulation, solution.options, kinds)
     program = formulation.program(solution.allocation.classes)
+    if not isinstance(program, AllocationProgram):  # a plan takes no side constraints
+        return []
     worth = abs(formulation.worth(program.value(solution.allocation.x)))
     told = []
     for side in program.side:

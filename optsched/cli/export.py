@@ -88,17 +88,18 @@ def write_instance(shell: Shell, instance: Instance, output: str, kind: str) -> 
 def _export_program(shell: Shell, problem: Exported, output: str) -> int:
     from optsched import api
     from optsched.cli.tables import count
-    from optsched.formats.mps import allocation_names, names_document, program_kind, program_text
+    from optsched.formats.mps import allocation_names, linear_program, names_document, program_kind, program_text
     from optsched.formulation import Infeasible
     from optsched.instance.files import pretty_json
 
     kind = "mps" if output == "-" else program_kind(Path(output))
     options, constraints = problem.options, problem.constraints
     with progress(shell, "building"):
-        candidates = api.compile(api.load(problem.instance))
-        candidates = candidates.per_job() if problem.no_classes else candidates
-        own = api.own_constraints(candidates.instance)
+        instance = api.load(problem.instance)
+        own = api.own_constraints(instance)
         formulation = api.make_formulation(problem.formulation, options, [*own, *constraints])
+        candidates = api.compile(instance, future=formulation.plans_ahead)
+        candidates = candidates.per_job() if problem.no_classes else candidates
         if formulation.sense == "rule":
             raise UsageError(f"{problem.formulation} is a rule: it has no program that could be exported")
         try:
@@ -109,7 +110,7 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
             return INFEASIBLE
         if len(program.classes) == 0:
             raise UsageError("no job of this instance is in the program: there is nothing to export")
-        arrays = program.to_linear().arrays
+        arrays = linear_program(program).arrays
         names = allocation_names(program, arrays)
         beside = None if output == "-" else Path(f"{output}.names.json")
         comments = _comments(candidates.instance, problem, arrays, formulation, beside)

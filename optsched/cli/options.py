@@ -104,6 +104,13 @@ class Search:
     seed: Annotated[
         str, typer.Option(metavar="N", help="Of the solver.", rich_help_panel=SOLVER, show_default=True)
     ] = "0"
+    prove: Annotated[
+        bool,
+        typer.Option(
+            "--prove", rich_help_panel=SOLVER, show_default=False,
+            help="Try a claim of optimality again with another solver or search.",
+        ),
+    ] = False  # fmt: skip
     solver_option: Annotated[
         list[str] | None,
         typer.Option(
@@ -120,6 +127,7 @@ class Search:
             "time_limit": values.duration(self.time_limit, "--time-limit"),
             "work_limit": values.whole(self.work_limit, "--work-limit"),
             "gap": values.real(self.gap, "--gap"),
+            "prove": self.prove,
             "tolerance": values.real(self.tolerance, "--tolerance"),
             "threads": values.whole(self.threads, "--threads"),
             "seed": values.whole(self.seed, "--seed"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from optsched.api import make_formulation
 from optsched.cli.allocation_view import allocation_table, idle_jobs
 from optsched.cli.resource_view import objective_words, quantity, resource_tables
+from optsched.cli.schedule_view import schedule_table
 from optsched.cli.tables import (
     bullets,
     count,
@@ -50,9 +51,12 @@ def solution_view(solution: Solution) -> Iterator[RenderableType]:
     classes = classes_of(solution)
     yield from title(solution, classes)
     yield facts(result_facts(solution))
-    if solution.allocation is not None:
+    if solution.schedule is not None:
+        yield from schedule_table(solution.schedule)
+    elif solution.allocation is not None:
         yield from allocation_table(solution.allocation)
         yield from idle_jobs(solution.allocation)
+    if solution.allocation is not None:
         yield from resource_tables(solution)
     yield from unplaced(solution.unplaced)
     yield from conflicts(solution)

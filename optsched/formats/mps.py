@@ -19,8 +19,10 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
-from optsched.program import AllocationProgram, LinearArrays
+from optsched.program import AllocationProgram, LinearArrays, LinearProgram
 from optsched.program.arrays import Block
+from optsched.program.time_indexed import time_indexed
+from optsched.solution.plan import LinearPlan, Plan
 
 SUFFIXES = {".mps": "mps", ".lp": "lp"}
 COMMENT = {"mps": "*", "lp": "\\"}
@@ -191,17 +193,28 @@ def _bounds(arrays: LinearArrays) -> tuple[FloatArray, FloatArray]:
 # --- back to the user's words --------------------------------------------------------------------------------------
 
 
-def allocation_names(program: AllocationProgram, arrays: LinearArrays) -> ProgramNames:
+def linear_program(program: AllocationProgram | Plan) -> LinearProgram:
+    """The linear program that is written; of a timeline the one indexed by time."""
+    if isinstance(program, AllocationProgram):
+        return program.to_linear()
+    return program.program if isinstance(program, LinearPlan) else time_indexed(program.timeline).program
+
+
+def allocation_names(program: AllocationProgram | Plan, arrays: LinearArrays) -> ProgramNames:
     """`program_names` with resources by name."""
-    return program_names(arrays, {"capacity": program.classes.resources.names})
+    known = {"capacity": program.classes.resources.names} if isinstance(program, AllocationProgram) else {}
+    return program_names(arrays, known)
 
 
-def names_document(program: AllocationProgram, arrays: LinearArrays, names: ProgramNames) -> dict[str, Any]:
-    """What every name of an exported allocation program stands for.
+def names_document(program: AllocationProgram | Plan, arrays: LinearArrays, names: ProgramNames) -> dict[str, Any]:
+    """What every name of an exported program stands for.
 
     Columns of ``x`` have job (and partner), pool, gpus, nodes; rows have the job, the resource with its capacity, or
-    the requirement in words. A class of equal jobs is told by its first job and ``jobs``, their number.
+    the requirement in words. A class of equal jobs is told by its first job and ``jobs``, their number. Of a plan only
+    the rows of a linear one are told in words.
     """
+    if not isinstance(program, AllocationProgram):
+        return _plan_document(program, arrays, names)
     requirements = {side.name: side.describe for side in program.side}
 
     def column(block: Block, number: int) -> dict[str, Any]:
@@ -216,6 +229,16 @@ def names_document(program: AllocationProgram, arrays: LinearArrays, names: Prog
 
     return {
         "columns": _described(arrays.columns, names.columns, column),
+        "rows": _described(arrays.rows, names.rows, row),
+    }
+
+
+def _plan_document(plan: Plan, arrays: LinearArrays, names: ProgramNames) -> dict[str, Any]:
+    def row(block: Block, number: int) -> dict[str, Any]:
+        return {"requirement": plan.describe(block.name, number)} if isinstance(plan, LinearPlan) else {}
+
+    return {
+        "columns": _described(arrays.columns, names.columns, lambda *_: {}),
         "rows": _described(arrays.rows, names.rows, row),
     }
 

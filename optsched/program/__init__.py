@@ -4,8 +4,9 @@ from optsched.program.allocation import AllocationProgram, LexicographicMinimum,
 from optsched.program.arrays import Block, LinearArrays
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.linear import Expression, LinearProgram, Relation, Variables
+from optsched.program.timeline import TimelineCost, TimelineProgram
 
-Program = AllocationProgram | LinearProgram | ConicProgram
+Program = AllocationProgram | LinearProgram | ConicProgram | TimelineProgram
 
 __all__ = [
     "AllocationProgram",
@@ -20,6 +21,8 @@ __all__ = [
     "Program",
     "Relation",
     "SideRows",
+    "TimelineCost",
+    "TimelineProgram",
     "Total",
     "Variables",
     "linear_to_conic",

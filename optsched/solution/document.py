@@ -48,6 +48,7 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
             "problems": list(solution.certificate.problems),
         },
         "allocation": [] if solution.allocation is None else solution.allocation.to_records(),
+        "schedule": None if solution.schedule is None else solution.schedule.to_records(),
         "throughput": dict(solution.throughput),
         "prices": dict(solution.prices),
         "duals": {name: block.tolist() for name, block in duals.items()} if write_duals and duals is not None else None,
@@ -120,6 +121,20 @@ class AllocationRow(_Model):
     option: int | None = None
 
 
+class ScheduleRow(_Model):
+    """A stretch of time in which a job runs."""
+
+    job: str
+    pool: str | None
+    gpus: int
+    nodes: int
+    start: Number
+    end: Number
+    share: Number = 1.0
+    attributes: dict[str, Any] = Field(default_factory=dict)
+    option: int | None = None
+
+
 class UnplacedRow(_Model):
     """A job that is not in the program."""
 
@@ -147,6 +162,7 @@ class SolutionDocument(_Model):
     reproducible: bool
     certificate: CertificateDocument
     allocation: list[AllocationRow]
+    schedule: list[ScheduleRow] | None = None
     throughput: dict[str, Number]
     prices: dict[str, Number]
     duals: dict[str, list[Number]] | None

@@ -38,6 +38,30 @@ class Schedule:
         order = np.lexsort((column, job, start))
         return cls(classes, job[order], column[order], start[order], end[order])
 
+    @classmethod
+    def of_members(
+        cls, classes: Classes, column: IntArray, member: IntArray, start: FloatArray, end: FloatArray
+    ) -> Schedule:
+        """A schedule of jobs from one of nameless members of classes.
+
+        ``member`` numbers the n_k equal jobs of the class of each column from 0. What runs now gets the first names,
+        column by column, as an allocation of whole jobs does (`optsched.candidates.expand`).
+        """
+        owner = classes.class_a[column]
+        now = classes.instance.now
+        running = (start <= now) & (now < end)
+        slots = np.unique(np.stack([owner, member], axis=1), axis=0)
+        key = np.searchsorted(slots[:, 0] * (1 << 32) + slots[:, 1], owner * (1 << 32) + member)
+        first = np.full(len(slots), classes.columns, np.int64)
+        first[key[running]] = column[running]
+        order = np.lexsort((slots[:, 1], first, slots[:, 0]))
+        rank = np.empty(len(slots), np.int64)
+        rank[order] = np.arange(len(slots)) - np.searchsorted(slots[order, 0], slots[order, 0])
+        job = np.array(
+            [classes.jobs_of(k)[r] for k, r in zip(slots[:, 0].tolist(), rank.tolist(), strict=True)], np.int64
+        )
+        return cls.sorted(classes, job[key], column, start, end)
+
     def __len__(self) -> int:
         return len(self.job)
 

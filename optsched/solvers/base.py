@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverUnavailable
-from optsched.program import ConicProgram, LinearArrays
+from optsched.program import ConicProgram, LinearArrays, TimelineProgram
 from optsched.program.arrays import Block
 from optsched.solution.values import Basis, Values
 
@@ -24,6 +24,7 @@ class Capability(StrEnum):
     CONTINUOUS = "continuous"
     INTEGER = "integer"
     CONIC = "conic"
+    TIMELINE = "timeline"
     DUALS = "duals"
     BASIS = "basis"
     START = "start"
@@ -204,6 +205,13 @@ class Solver(ABC):
     def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:
         """Solve a conic program (back-ends with `Capability.CONIC`); ``y`` are the multipliers of the rows."""
         raise SolverUnavailable(f"solver {self.name} takes no conic programs")
+
+    def solve_timeline(self, program: TimelineProgram, limits: Limits, start: FloatArray | None = None) -> Values:
+        """Solve a timeline program (back-ends with `Capability.TIMELINE`).
+
+        ``x`` are the starts of all activities, then their modes, in whole numbers; ``start`` is such a point.
+        """
+        raise SolverUnavailable(f"solver {self.name} takes no timeline programs")
 
     @classmethod
     def require(cls, capability: Capability, why: str) -> None:

@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
-from optsched.program import LinearArrays
+from optsched.program import LinearArrays, TimelineProgram
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
 from optsched.solvers.interrupt import interrupt_flag
@@ -220,11 +221,15 @@ class Scip(OrToolsSolver):
 
 
 class CpSat(OrToolsSolver):
-    """CP-SAT for linear programs whose columns are all integer."""
+    """CP-SAT for timeline programs, and for linear programs whose columns are all integer."""
 
     name: ClassVar[str] = "cp-sat"
     engine: ClassVar[str] = "sat"
-    capabilities: ClassVar[frozenset[Capability]] = _COMMON | {Capability.INTEGER, Capability.START}
+    capabilities: ClassVar[frozenset[Capability]] = _COMMON | {
+        Capability.INTEGER,
+        Capability.START,
+        Capability.TIMELINE,
+    }
 
     @classmethod
     def parameters(cls, limits: Limits) -> str:
@@ -238,6 +243,13 @@ class CpSat(OrToolsSolver):
         if limits.work is not None:
             values["max_deterministic_time"] = limits.work
         return _text({**values, **limits.options})
+
+    def solve_timeline(self, program: TimelineProgram, limits: Limits, start: FloatArray | None = None) -> Values:
+        """Solve a timeline program with intervals."""
+        from optsched.solvers.cp_sat import solve_timeline
+
+        self.version()
+        return solve_timeline(program, limits, self.parameters(limits), start)
 
 
 def _text(values: Any) -> str:

@@ -13,6 +13,7 @@ from optsched.assembly import load
 from optsched.engine import STOPPED, Engine
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
+from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.solution import Allocation, Status, Termination, gap_of
 from optsched.solution.certificate import OPTIMALITY
@@ -20,6 +21,7 @@ from optsched.solution.document import SolutionDocument
 from optsched.verify.findings import RELATIVE, Bound, Finding, Findings, Verification
 from optsched.verify.nothing import check_nothing
 from optsched.verify.numbers import Point, check_metrics, check_numbers
+from optsched.verify.plans import check_plan
 from optsched.verify.reading import read_solution
 from optsched.verify.rows import check_shares, check_throughput, check_time, compare_rows, resolve_rows
 from optsched.verify.subject import Subject, rebuild
@@ -35,6 +37,7 @@ TERMINATIONS = {
 """Terminations that lead to each status."""
 OF_CLOSED_FORM = (
     "status", "termination", "objective", "bound", "bound_source", "certificate", "prices", "duals", "conflicts",
+    "schedule",
 )  # fmt: skip
 OF_ALLOCATION = ("allocation", "throughput", "metrics")
 """Fields that a closed form decides, and those that follow from its allocation."""
@@ -150,8 +153,12 @@ def _check_outcome(subject: Subject, findings: Findings) -> Bound:
     document, program = subject.document, subject.program
     if subject.closed_form or program is None:
         return _check_closed_form(subject, findings)
+    if document.schedule is not None and isinstance(program, AllocationProgram):
+        findings.add("schedule", f"found a schedule, expected none: {document.formulation} decides fractions of time")
     if document.termination not in TERMINATIONS[document.status]:
         findings.add("termination", f'found "{document.termination}", which leads to no status "{document.status}"')
+    if not isinstance(program, AllocationProgram):
+        return check_plan(subject, program, findings)
     if subject.expects_nothing:
         return check_nothing(subject, program, findings)
     findings.alike("conflicts", document.conflicts, [])

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from optsched.infeasibility import elastic_relaxation, least_violation
 from optsched.instance.reading import show
-from optsched.program import AllocationProgram, LinearArrays
-from optsched.solution import Conflict
+from optsched.program import AllocationProgram, LinearArrays, LinearProgram
 from optsched.solution.certificate import FEASIBILITY, is_bounded
 from optsched.solution.explanation import describe_row
+from optsched.solution.plan import LinearPlan
 from optsched.solvers import Limits
 from optsched.verify.findings import Bound, Findings
 from optsched.verify.subject import Subject
@@ -19,11 +19,11 @@ ROWS_READ = 20_000
 """Rows whose words are compared with the conflicts of the file."""
 
 
-def check_nothing(subject: Subject, program: AllocationProgram, findings: Findings) -> Bound:
+def check_nothing(subject: Subject, program: AllocationProgram | LinearPlan, findings: Findings) -> Bound:
     """Check a solution that states no allocation."""
     document = subject.document
     check_empty(subject, findings)
-    arrays = (program.feasible_set() if program.concave else program.to_linear()).arrays
+    arrays = _linear(program).arrays
     findings.same("certificate.ok", document.certificate.ok, True, "nothing is wrong with it")
     if document.status == "infeasible":
         return _check_infeasible(subject, program, arrays, findings)
@@ -34,6 +34,12 @@ def check_nothing(subject: Subject, program: AllocationProgram, findings: Findin
     if document.status == "unbounded" and is_bounded(arrays):
         findings.add("status", 'found "unbounded", but the columns are bounded, and with them the objective')
     return "consistent"
+
+
+def _linear(program: AllocationProgram | LinearPlan) -> LinearProgram:
+    if isinstance(program, LinearPlan):
+        return program.program
+    return program.feasible_set() if program.concave else program.to_linear()
 
 
 def check_empty(subject: Subject, findings: Findings) -> None:
@@ -52,7 +58,9 @@ def check_empty(subject: Subject, findings: Findings) -> None:
         findings.add("bound_source", f'found "{document.bound_source}", expected "{source[0]}"')
 
 
-def _check_infeasible(subject: Subject, program: AllocationProgram, arrays: LinearArrays, findings: Findings) -> Bound:
+def _check_infeasible(
+    subject: Subject, program: AllocationProgram | LinearPlan, arrays: LinearArrays, findings: Findings
+) -> Bound:
     """Prove again that no allocation meets all rows; the conflicts must be rows, and must conflict."""
     document = subject.document
     needed, proof, _ = least_violation(arrays, Limits())
@@ -67,14 +75,14 @@ def _check_infeasible(subject: Subject, program: AllocationProgram, arrays: Line
 
 
 def _check_conflicts(
-    conflicts: list[str], program: AllocationProgram, arrays: LinearArrays, findings: Findings
+    conflicts: list[str], program: AllocationProgram | LinearPlan, arrays: LinearArrays, findings: Findings
 ) -> None:
     if not conflicts:
         findings.add("conflicts", "found none, expected the requirements that conflict")
     if arrays.shape[0] > ROWS_READ:
         return
     wanted = set(conflicts)
-    rows = {conflict.words: row for row, conflict in _described(program, arrays) if conflict.words in wanted}
+    rows = {words: row for row, words in _described(program, arrays) if words in wanted}
     for index, words in enumerate(conflicts):
         if words not in rows:
             findings.add(f"conflicts[{index}]", f"found {show(words)}, which no row of the program says")
@@ -82,10 +90,13 @@ def _check_conflicts(
         findings.add("conflicts", "these requirements can all be met together: some that conflict are missing")
 
 
-def _described(program: AllocationProgram, arrays: LinearArrays) -> Iterator[tuple[int, Conflict]]:
+def _described(program: AllocationProgram | LinearPlan, arrays: LinearArrays) -> Iterator[tuple[int, str]]:
     for block in arrays.rows:
         for row in range(block.start, block.stop):
-            yield row, describe_row(program, block.name, row - block.start)
+            if isinstance(program, LinearPlan):
+                yield row, program.describe(block.name, row - block.start)
+            else:
+                yield row, describe_row(program, block.name, row - block.start).words
 
 
 def _can_be_met(arrays: LinearArrays, rows: list[int]) -> bool:

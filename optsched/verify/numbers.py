@@ -235,7 +235,7 @@ def check_certificate(point: Point) -> None:
 
 PROOFS = {
     "dual": ("dual",),
-    "solver": ("claimed",),
+    "solver": ("claimed", "cross-checked"),
     "none": ("none",),
 }
 """What may prove a bound, by its source."""

@@ -14,7 +14,7 @@ from optsched.assembly import compile, own_constraints
 from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine
 from optsched.errors import UsageError
-from optsched.formulation import Formulation, FormulationOptions, Infeasible, SideConstraint
+from optsched.formulation import Formulation, FormulationOptions, Infeasible, SideConstraint, nothing_to_decide
 from optsched.instance import Instance
 from optsched.instance.reading import join, show, translate
 from optsched.performance import PerformanceModel
@@ -22,6 +22,7 @@ from optsched.program import AllocationProgram
 from optsched.registry import load_constraint, load_formulation, load_solver
 from optsched.solution import Solution
 from optsched.solution.document import SolutionDocument
+from optsched.solution.plan import Plan
 from optsched.verify.findings import Findings
 
 
@@ -36,7 +37,7 @@ class Subject:
         With the options and side constraints of the file.
     candidates : Candidates
     classes : Classes
-    program : AllocationProgram or None
+    program : AllocationProgram, Plan or None
         None where a side constraint can be met by no allocation.
     """
 
@@ -44,7 +45,7 @@ class Subject:
     formulation: Formulation
     candidates: Candidates
     classes: Classes
-    program: AllocationProgram | None
+    program: AllocationProgram | Plan | None
 
     @property
     def instance(self) -> Instance:
@@ -54,7 +55,7 @@ class Subject:
     @property
     def closed_form(self) -> bool:
         """Whether no solver is needed: a rule, no job to place, or a side constraint that nothing can meet."""
-        return self.formulation.sense == "rule" or self.program is None or len(self.classes) == 0
+        return self.formulation.sense == "rule" or self.program is None or nothing_to_decide(self.program)
 
     @cached_property
     def closed(self) -> Solution:
@@ -74,7 +75,7 @@ def rebuild(
     formulation = _formulation(document, instance, findings)
     if formulation is None:
         return None
-    candidates = compile(instance, model)
+    candidates = compile(instance, model, formulation.plans_ahead)
     if not document.classes:
         candidates = candidates.per_job()
     try:
@@ -90,7 +91,7 @@ def rebuild(
     return subject
 
 
-def _program(formulation: Formulation, classes: Classes) -> AllocationProgram | None:
+def _program(formulation: Formulation, classes: Classes) -> AllocationProgram | Plan | None:
     try:
         return formulation.program(classes)
     except Infeasible:

@@ -1,0 +1,291 @@
+"""Makespan of whole jobs on unrelated machines (R||Cmax), and of gangs on pools (its multi-mode form)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from pydantic import Field
+
+from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.candidates import Classes
+from optsched.errors import UsageError
+from optsched.formulation import Formulation, FormulationOptions, Infeasible
+from optsched.program import LinearProgram, TimelineProgram
+from optsched.program.time_units import amount_unit, common_unit, round_down, round_up
+from optsched.solution import Conflict, Schedule
+from optsched.solution.plan import LinearPlan, Plan, TimelinePlan
+
+MOST_COLUMNS = 500_000
+COARSE = 10_000
+"""Units in the longest duration, where durations have no unit in common."""
+
+
+class MakespanUnrelated(Formulation):
+    """Run every job once, without interruption, in one of its configurations; minimise the end of the last.
+
+    Sets
+        k in K: classes of n_k equal jobs;  c in C_k: their columns (without partners);
+        r in R: renewable resources of capacity N_r (GPUs of a pool, or a resource of the instance).
+    Parameters
+        d_c: duration of column c, s, exact where the instance states it;  u_rc: what it takes of r;  a_k: arrival.
+    Program ``assignment`` (every column takes one unit of one resource r(c); its N_r units are machines (r, m))
+        minimise C
+        one    sum_{c in C_k} sum_m x_cm  =  n_k                       every class k
+        load   sum_{c: r(c) = r} d_c x_cm  <=  C                       every machine (r, m)
+        order  load of (r, m)  >=  load of (r, m + 1)                  machines of a resource are alike
+        x_cm >= 0 integer
+    Program ``timeline`` (gangs, several resources, arrivals, predecessors; durations in whole units of time)
+        minimise  max_j end_j   over one mode c and one start per job j:
+        sum of u_rc over running jobs  <=  N_r at any time;   arrival_j <= start_j;   end_i <= start_j for i in after_j
+        load   sum_j sum_c u_rc d_c x_jc  <=  N_r C                    every r (redundant; it carries the bound)
+
+    Options
+        program   ``auto``: assignment where it applies, else timeline.
+        unit      seconds per unit of time of the timeline; durations are rounded up. Default: the greatest common unit
+                  of all durations; where there is none, 1/10,000 of the longest.
+
+    References
+        J. K. Lenstra, D. B. Shmoys, E. Tardos, "Approximation algorithms for scheduling unrelated parallel machines",
+        Mathematical Programming 46 (1990).
+    """
+
+    name = "makespan-unrelated"
+    reads = frozenset({"steps_left", "arrival"})
+    sense = "min"
+    plans_ahead = True
+    objective_words = "makespan, seconds from now"
+
+    class Options(FormulationOptions):
+        """Options of the makespan of whole jobs."""
+
+        program: Literal["auto", "assignment", "timeline"] = "auto"
+        unit: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
+
+    def build(self, C: Classes) -> Plan:
+        """See the class."""
+        columns = _usable_columns(C)
+        wanted, why_not = self.options.program, _why_no_assignment(C, columns)
+        if wanted == "assignment" and why_not:
+            raise UsageError(f"makespan-unrelated with program=assignment: {why_not}; use program=timeline")
+        if self.options.unit is not None and (wanted == "assignment" or (wanted == "auto" and not why_not)):
+            raise UsageError(
+                "makespan-unrelated: unit is an option of program=timeline; assignment takes exact seconds"
+            )
+        if wanted == "timeline" or (wanted == "auto" and why_not):
+            return _timeline(C, columns, self.options.unit)
+        return _assignment(C, columns)
+
+
+def _usable_columns(C: Classes) -> IntArray:
+    """Columns without a partner that fit into every capacity; raises `Infeasible` for a class with none."""
+    use = C.usage.tocoo()
+    fits = C.alone & np.isfinite(C.duration)
+    fits[use.col[use.data > C.capacity[use.row] * (1 + 1e-9)]] = False
+    has = np.zeros(len(C), bool)
+    has[C.class_a[fits]] = True
+    if not has.all():
+        raise Infeasible(
+            [
+                Conflict(
+                    "one", int(k), f"{C.job_name(int(k))} needs more than the whole capacity in every configuration"
+                )
+                for k in np.flatnonzero(~has)[:20]
+            ]
+        )
+    return np.flatnonzero(fits).astype(np.int64)
+
+
+def _why_no_assignment(C: Classes, columns: IntArray) -> str:
+    """Why jobs are not whole units of single machines; empty if they are."""
+    table, now = C.instance.jobs_table, C.instance.now
+    placed = C.of_job >= 0
+    if (C.arrival > now).any():
+        return "jobs arrive later"
+    if any(placed[job] and placed[list(before)].any() for job, before in table.after.items()):
+        return "jobs wait for others (after)"
+    usage = C.usage.tocsc()[:, columns]
+    if (np.diff(usage.indptr) != 1).any() or (np.abs(usage.data - 1.0) > 1e-9).any():
+        return "some configuration takes more than one unit of one resource"
+    rows = np.unique(usage.indices)
+    if not C.resources.renewable[rows].all():
+        return "a consumable resource is used"
+    return ""
+
+
+# --- assignment ----------------------------------------------------------------------------------------------------
+
+
+def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
+    """The program ``assignment`` of the class."""
+    r = C.usage.tocsc()[:, columns].indices.astype(np.int64)
+    d, k, n = C.duration[columns], C.class_a[columns], C.count
+    machines = np.minimum(np.floor(C.capacity + 1e-9), n.sum()).astype(np.int64)  # (r, m): no more than jobs
+    machines[np.setdiff1d(np.arange(len(machines)), r)] = 0
+    first = np.concatenate(([0], np.cumsum(machines)))
+    size = machines[r]
+    if size.sum() > MOST_COLUMNS:
+        raise UsageError(
+            f"makespan-unrelated: an assignment of {len(columns)} columns to machines has {size.sum()} variables, "
+            f"at most {MOST_COLUMNS} are taken; use program=timeline"
+        )
+    c = np.repeat(np.arange(len(columns), dtype=np.int64), size)  # variables x_cm, column after column
+    m = first[r[c]] + ranges(np.zeros(len(columns), np.int64), size)
+    every = np.arange(len(c))
+    load = sp.csr_matrix((d[c], (m, every)), shape=(first[-1], len(c)))
+
+    lp = LinearProgram()
+    x = lp.variables(len(c), name="x", upper=n[k[c]], integer=True)
+    worst = np.zeros(len(C))
+    np.maximum.at(worst, k, d)
+    makespan = lp.variables(1, name="C", upper=float(worst @ n))
+    lp.constrain(sp.csr_matrix((np.ones(len(c)), (k[c], every)), shape=(len(C), len(c))) @ x == n, name="one")
+    lp.constrain(load @ x - np.ones((first[-1], 1)) @ makespan <= 0.0, name="load")
+    next_is_alike = np.setdiff1d(np.arange(first[-1] - 1), first[1:-1] - 1)
+    if len(next_is_alike):
+        lp.constrain((load[next_is_alike] - load[next_is_alike + 1]) @ x >= 0.0, name="order")
+    lp.minimise(makespan)
+
+    def read(point: FloatArray) -> Schedule:
+        units = np.round(point[: len(c)]).astype(np.int64)
+        some = np.flatnonzero(units)
+        chosen = np.repeat(some, units[some])
+        order = np.argsort(m[chosen], kind="stable")
+        chosen = chosen[order]
+        start = C.instance.now + _sum_before(d[c[chosen]], m[chosen])
+        member = _rank(k[c[chosen]])
+        return Schedule.of_members(C, columns[c[chosen]], member, start, start + d[c[chosen]])
+
+    def complete(schedule: Schedule) -> FloatArray:
+        place = np.searchsorted(columns, schedule.column)
+        if (columns[np.minimum(place, len(columns) - 1)] != schedule.column).any():
+            raise ValueError("a job runs in a configuration that does not fit")
+        _check_each_once(C, schedule)
+        _check_lengths(C, schedule, d[place])
+        slot = _colour(schedule, r[place], machines)
+        loads = np.bincount(first[r[place]] + slot, d[place], minlength=first[-1])
+        ranked = np.empty(first[-1], np.int64)
+        group = np.repeat(np.arange(len(machines)), machines)
+        ranked[np.lexsort((-loads, group))] = np.arange(first[-1])
+        start = np.concatenate(([0], np.cumsum(size)))
+        machine = ranked[first[r[place]] + slot] - first[r[place]]
+        point = np.zeros(len(c) + 1)
+        np.add.at(point, start[place] + machine, 1.0)
+        point[-1] = float((schedule.end - C.instance.now).max(initial=0.0))
+        return point
+
+    def describe(block: str, position: int) -> str:
+        return f"{C.job_name(position)} must run once" if block == "one" else f"row {block}[{position}]"
+
+    return LinearPlan(C, lp, read, complete, describe, step=common_unit(d))
+
+
+def _sum_before(value: FloatArray, group: IntArray) -> FloatArray:
+    """Sum of the values before each row in its group of consecutive rows; exactly 0 for the first."""
+    before = np.cumsum(value) - value
+    return np.asarray(before - before[np.searchsorted(group, group)])
+
+
+def _rank(group: IntArray) -> IntArray:
+    """0, 1, 2, ... inside each group, in order of appearance."""
+    order = np.argsort(group, kind="stable")
+    rank = np.empty(len(group), np.int64)
+    rank[order] = np.arange(len(group)) - np.searchsorted(group[order], group[order])
+    return rank
+
+
+def _check_each_once(C: Classes, schedule: Schedule) -> None:
+    names = C.instance.jobs_table.names
+    times = np.bincount(schedule.job, minlength=len(names))
+    odd = np.flatnonzero((C.of_job >= 0) & (times != 1))
+    if len(odd):
+        raise ValueError(f"job {names[int(odd[0])]} runs {times[odd[0]]} times, expected once")
+
+
+def _check_lengths(C: Classes, schedule: Schedule, needed: FloatArray) -> None:
+    """Durations are exact but for the rounding of times far from 0."""
+    length = schedule.end - schedule.start
+    slack = 1e-9 * np.maximum(needed, np.abs(schedule.end))
+    wrong = np.flatnonzero(np.abs(length - needed) > slack)
+    if len(wrong):
+        row = int(wrong[0])
+        name = C.instance.jobs_table.names[int(schedule.job[row])]
+        raise ValueError(f"job {name} runs {length[row]:.9g} s, expected {needed[row]:.9g} s")
+    early = np.flatnonzero(schedule.start < C.instance.now)
+    if len(early):
+        raise ValueError(f"job {C.instance.jobs_table.names[int(schedule.job[early[0]])]} starts before now")
+
+
+def _colour(schedule: Schedule, resource: IntArray, machines: IntArray) -> IntArray:
+    """A machine of its resource for every stretch, none of them with two at once; greedy by start is exact."""
+    free: list[list[float]] = [[-np.inf] * int(count) for count in machines]
+    slot = np.zeros(len(schedule), np.int64)
+    for row in np.argsort(schedule.start, kind="stable").tolist():
+        ends, start = free[int(resource[row])], float(schedule.start[row])
+        slack = 1e-9 * max(1.0, abs(start))
+        ready = [number for number, end in enumerate(ends) if end <= start + slack]
+        if not ready:
+            name = schedule.classes.resources.names[int(resource[row])]
+            raise ValueError(f"{name} is used beyond its capacity at {start:g} s")
+        slot[row] = max(ready, key=lambda number: ends[number])
+        ends[slot[row]] = float(schedule.end[row])
+    return slot
+
+
+# --- timeline ------------------------------------------------------------------------------------------------------
+
+
+def _timeline(C: Classes, columns: IntArray, unit: float | None) -> TimelinePlan:
+    """The program ``timeline`` of the class: one activity per job, in order of the classes."""
+    table, now = C.instance.jobs_table, C.instance.now
+    jobs = np.concatenate([C.jobs_of(k) for k in range(len(C))]) if len(C) else np.zeros(0, np.int64)
+    arrival = np.maximum(table.arrival[jobs] - now, 0.0)
+    d = C.duration[columns]
+    if unit is None:
+        unit = common_unit(np.concatenate([d, arrival])) or float(d.max()) / COARSE
+    order = np.argsort(C.class_a[columns], kind="stable")
+    columns = columns[order]
+    owner = C.class_a[columns]
+    start, length = np.searchsorted(owner, C.of_job[jobs]), np.bincount(owner, minlength=len(C))[C.of_job[jobs]]
+    mode = ranges(start.astype(np.int64), length.astype(np.int64))
+    column = columns[mode]
+    activity = np.repeat(np.arange(len(jobs), dtype=np.int64), length)
+    duration = np.maximum(round_up(C.duration[column], unit), 1)
+    release = round_up(arrival, unit)
+    longest = np.zeros(len(jobs), np.int64)
+    np.maximum.at(longest, activity, duration)
+    horizon = int(release.max(initial=0) + longest.sum())  # one after the other, each in its longest mode
+    renewable = C.resources.renewable
+    usage, capacity = _whole(C, column, np.flatnonzero(renewable))
+    budget_usage, budget = _whole(C, column, np.flatnonzero(~renewable))
+    row = {int(job): a for a, job in enumerate(jobs.tolist())}
+    after: Sequence[tuple[int, int]] = [
+        (row[before], row[job]) for job, all_before in table.after.items() if job in row
+        for before in all_before if before in row
+    ]  # fmt: skip
+    timeline = TimelineProgram(
+        release=release,
+        deadline=np.full(len(jobs), horizon, np.int64),
+        activity=activity,
+        duration=duration,
+        usage=usage,
+        capacity=capacity,
+        budget_usage=budget_usage if len(budget) else None,
+        budget=budget,
+        precedence=np.array(after, np.int64).reshape(-1, 2),
+    )
+    return TimelinePlan(C, timeline, unit, jobs, column)
+
+
+def _whole(C: Classes, column: IntArray, resources: IntArray) -> tuple[sp.csr_matrix, IntArray]:
+    """Usage and capacity of resources in whole amounts: use is rounded up, capacity down."""
+    usage = sp.csr_matrix(C.usage.tocsr()[resources][:, column])
+    data, capacity = usage.data.copy(), np.zeros(len(resources), np.int64)
+    for row, resource in enumerate(resources.tolist()):
+        mine = slice(usage.indptr[row], usage.indptr[row + 1])
+        unit = amount_unit(np.append(data[mine], C.capacity[resource]))
+        data[mine] = round_up(data[mine], unit)
+        capacity[row] = round_down(C.capacity[resource : resource + 1], unit)[0]
+    return sp.csr_matrix((data, usage.indices, usage.indptr), shape=usage.shape), capacity

@@ -1,0 +1,180 @@
+"""Solving programs whose answer is a schedule: linear plans and timelines."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.engine import NO_OPTIMUM, STOPPED, Engine, Outcome
+from optsched.errors import SolverCrashed
+from optsched.program import TimelineProgram
+from optsched.program.list_schedule import list_schedule, shifted_left
+from optsched.program.time_indexed import time_indexed
+from optsched.program.timeline import split_point
+from optsched.proof import Verdict, better_point, better_schedule, cross_checked
+from optsched.solution import Certificate, Conflict, PointStatus, Schedule, Status, Termination, Values
+from optsched.solution.certificate import OPTIMALITY, alike
+from optsched.solution.plan import LinearPlan, Plan, TimelinePlan
+from optsched.solvers import Capability
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The outcome of a plan and its schedule (None if nothing was found)."""
+
+    outcome: Outcome
+    schedule: Schedule | None
+
+
+def solve_plan(engine: Engine, plan: Plan) -> Planned:
+    """Solve, read the schedule, certify what the schedule stands for."""
+    return _solve_linear(engine, plan) if isinstance(plan, LinearPlan) else _solve_timeline(engine, plan)
+
+
+def _solve_linear(engine: Engine, plan: LinearPlan) -> Planned:
+    def meant(x: FloatArray) -> FloatArray:
+        return plan.complete(plan.read(x))
+
+    outcome = engine.solve_linear(plan.program, meant)
+    if outcome.x is None:
+        told = {words.words: words for words in (_in_words(plan, conflict) for conflict in outcome.conflicts)}
+        return Planned(replace(outcome, conflicts=tuple(told.values())), None)  # two rows may say the same
+    arrays = plan.program.arrays
+
+    def adopt(x: FloatArray) -> Outcome:
+        point = meant(x)
+        values = replace(outcome.values, objective=arrays.objective(point), bound=None, y=None)
+        return engine.certified(arrays, values, point, point, arrays.objective(point), None)
+
+    outcome = cross_checked(engine, outcome, lambda found: better_point(engine, arrays, found, plan.step), adopt)
+    assert outcome.x is not None
+    return Planned(outcome, plan.read(outcome.x))
+
+
+def _in_words(plan: LinearPlan, conflict: Conflict) -> Conflict:
+    return replace(conflict, words=plan.describe(conflict.block, conflict.position))
+
+
+# --- timelines -----------------------------------------------------------------------------------------------------
+
+
+def _solve_timeline(engine: Engine, plan: TimelinePlan) -> Planned:
+    values = _run_timeline(engine, plan)
+    assert engine.chosen is not None
+    if values.x is None or values.termination in NO_OPTIMUM:
+        return Planned(_without_schedule(engine, values), None)
+
+    def adopt(x: FloatArray) -> Outcome:
+        return _certified(engine, plan, replace(values, x=x, objective=None, bound=None))
+
+    def attempt(found: Outcome) -> Verdict:
+        assert found.x is not None
+        cost = plan.timeline.objective(*split_point(plan.timeline, found.x))
+        verdict = better_schedule(engine, plan.timeline, cost)
+        return verdict if verdict.bound is None else replace(verdict, bound=verdict.bound * plan.unit)
+
+    outcome = cross_checked(engine, _certified(engine, plan, values), attempt, adopt)
+    assert outcome.x is not None
+    return Planned(outcome, plan.read(*split_point(plan.timeline, outcome.x)))
+
+
+def _run_timeline(engine: Engine, plan: TimelinePlan) -> Values:
+    """Starts and modes from the solver chosen; indexed by time where it knows no timelines.
+
+    A list schedule is where the search starts, and the answer where it is stopped before it found anything better.
+    """
+    first = engine.build(lambda: list_schedule(plan.timeline))
+    timeline = plan.timeline if first is None else _no_later_than(plan.timeline, *first)
+    start = None if first is None else np.concatenate(first).astype(np.float64)
+    solver = engine.choose_for_timeline(timeline)
+    if Capability.TIMELINE in solver.capabilities:
+        values = engine.record(solver().solve_timeline(timeline, engine.limits_left(), start))
+    else:
+        values = _run_indexed(engine, timeline, first)
+    if start is None or values.termination not in STOPPED:
+        return values
+    cost = plan.timeline.objective(*split_point(plan.timeline, start))
+    if values.x is None or plan.timeline.objective(*split_point(plan.timeline, values.x)) > cost:
+        return replace(values, x=start, objective=float(cost), primal=PointStatus.FEASIBLE)
+    return values
+
+
+def _run_indexed(engine: Engine, timeline: TimelineProgram, first: tuple[IntArray, IntArray] | None) -> Values:
+    lowered = engine.build(lambda: time_indexed(timeline))
+    reason = engine.reason
+    session = engine.open(lowered.program.arrays)
+    engine.reason = reason
+    assert engine.chosen is not None
+    if first is not None and Capability.START in engine.chosen.capabilities:
+        session.set_start(lowered.complete(*first))
+    values = engine.run(session)
+    if values.x is None or not np.isfinite(values.x).all():
+        return replace(values, x=None, y=None)
+    start, mode = lowered.read(values.x)
+    return replace(values, x=np.concatenate([start, mode]).astype(np.float64), y=None)
+
+
+def _no_later_than(timeline: TimelineProgram, start: IntArray, mode: IntArray) -> TimelineProgram:
+    """Without the ends that a known schedule makes superfluous: what counts is the makespan, and this one is known."""
+    if not timeline.only_makespan:
+        return timeline
+    latest = int((start + timeline.duration[mode]).max(initial=0))
+    return replace(timeline, deadline=np.minimum(timeline.deadline, latest))
+
+
+def _certified(engine: Engine, plan: TimelinePlan, values: Values) -> Outcome:
+    """The outcome of starts and modes, checked in integers; moved to the left where that costs nothing."""
+    began = time.perf_counter()
+    assert values.x is not None and engine.chosen is not None
+    start, mode = _shifted(plan, *split_point(plan.timeline, values.x))
+    if any(name == "mode" for name, _, _ in plan.timeline.violations(start, mode)):
+        raise SolverCrashed(f"solver {engine.chosen.name} returned an activity in a mode of another")
+    value = plan.timeline.objective(start, mode) * plan.unit
+    bound = None if values.bound is None or not np.isfinite(values.bound) else values.bound * plan.unit
+    certificate = plan.certify(plan.read(start, mode), value, "none" if bound is None else "claimed")
+    problems = list(certificate.problems)
+    claims = values.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT)
+    accepted = max(OPTIMALITY, engine.limits.gap or 0.0)
+    half = 0.5 * plan.unit  # costs are whole: a bound within half a unit is the cost itself
+    closed = bound is not None and (alike(value, bound, accepted, half) or value <= bound)
+    stated = None if values.objective is None else values.objective * plan.unit
+    if claims and stated is not None and value > stated + half:
+        problems.append(f"the solver states the objective {stated:.9g}, its schedule has {value:.9g}")
+    if bound is not None and bound > value + half:
+        problems.append(f"the bound {bound:.9g} is worse than the objective of the schedule, {value:.9g}")
+    if claims and bound is not None and not closed:
+        problems.append("the solver claims optimality, but its bound leaves a gap")
+    certificate = replace(certificate, ok=not problems, problems=tuple(problems))
+    engine.timings["certify"] = engine.timings.get("certify", 0.0) + time.perf_counter() - began
+    return Outcome(
+        values=values,
+        x=np.concatenate([start, mode]).astype(np.float64),
+        value=value,
+        bound=bound,
+        bound_source="none" if bound is None else "solver",
+        certificate=certificate,
+        status=Status.OPTIMAL if closed else Status.FEASIBLE,
+        solver=engine.chosen,
+    )
+
+
+def _shifted(plan: TimelinePlan, start: IntArray, mode: IntArray) -> tuple[IntArray, IntArray]:
+    timeline = plan.timeline
+    if timeline.is_regular and next(timeline.violations(start, mode), None) is None:
+        return shifted_left(timeline, start, mode), mode
+    return start, mode
+
+
+def _without_schedule(engine: Engine, values: Values) -> Outcome:
+    assert engine.chosen is not None
+    if values.termination in (*STOPPED, Termination.IMPRECISE):
+        return engine.nothing_found(values)
+    if values.termination not in (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED):
+        raise SolverCrashed(f"solver {engine.chosen.name} stopped with {values.words!r} and no schedule")
+    return Outcome(
+        replace(values, termination=Termination.INFEASIBLE), None, None, None, "none",
+        Certificate(True, "claimed", {}), Status.INFEASIBLE, engine.chosen,
+    )  # fmt: skip

@@ -1,0 +1,50 @@
+"""Seconds and amounts as integers, for programs that count."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+
+ROUNDING = 1e-9
+"""Relative; rates are often 1 / duration, and 1 / (1 / p) is not p."""
+DECIMALS = 6
+MOST_UNITS = 10_000_000
+"""Of the longest time; beyond that exactness is not worth its price."""
+
+
+def common_unit(seconds: FloatArray) -> float | None:
+    """The largest unit of which all these times are whole multiples; None where there is none worth having.
+
+    Times with at most `DECIMALS` decimal places have one.
+    """
+    seconds = seconds[seconds > 0]
+    if not len(seconds):
+        return 1.0
+    for places in range(DECIMALS + 1):
+        scaled = seconds * 10.0**places
+        whole = np.round(scaled)
+        if whole.max() > 2**53:
+            return None
+        if (np.abs(scaled - whole) <= ROUNDING * np.maximum(scaled, 1.0)).all() and whole.min() >= 1:
+            unit = int(np.gcd.reduce(whole.astype(np.int64)))
+            return unit / 10.0**places if whole.max() / unit <= MOST_UNITS else None
+    return None
+
+
+def round_up(seconds: FloatArray, unit: float) -> IntArray:
+    """Whole units that hold these times; what is whole but for rounding stays so."""
+    units = seconds / unit
+    return np.ceil(units - ROUNDING * np.maximum(np.abs(units), 1.0)).astype(np.int64)
+
+
+def round_down(seconds: FloatArray, unit: float) -> IntArray:
+    """Whole units that fit in these times."""
+    units = seconds / unit
+    return np.floor(units + ROUNDING * np.maximum(np.abs(units), 1.0)).astype(np.int64)
+
+
+def amount_unit(amounts: FloatArray) -> float:
+    """A unit for amounts of a resource: exact where they have few decimal places, else a millionth of the largest."""
+    unit = common_unit(amounts)
+    return float(amounts.max(initial=1.0)) / 1e6 if unit is None else unit

@@ -1,0 +1,152 @@
+"""Programs whose answer is a schedule, and how points of solvers and schedules turn into each other.
+
+An allocation program decides fractions of time of the columns of classes. Others decide what runs when: their points
+are read as a `Schedule`, and a schedule is completed to a point, so that a solution file can be checked by anybody who
+builds the program again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.candidates import Classes
+from optsched.program import LinearProgram, TimelineProgram
+from optsched.solution.certificate import Certificate, certify_point
+from optsched.solution.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class LinearPlan:
+    """A linear or mixed-integer program over columns of its own.
+
+    Attributes
+    ----------
+    classes : Classes
+    program : LinearProgram
+    read : callable
+        Point -> `Schedule`.
+    complete : callable
+        `Schedule` -> the point that it stands for; raises ValueError in words where it stands for none.
+    describe : callable
+        (block, position) -> the requirement in the user's words.
+    step : float or None
+        The smallest difference between two objective values, where it is known.
+    """
+
+    classes: Classes
+    program: LinearProgram
+    read: Callable[[FloatArray], Schedule]
+    complete: Callable[[Schedule], FloatArray]
+    describe: Callable[[str, int], str]
+    step: float | None = None
+
+    def value(self, schedule: Schedule) -> float:
+        """Objective of a schedule."""
+        return self.program.arrays.objective(self.complete(schedule))
+
+    def certify(self, schedule: Schedule, value: float, proof: str) -> Certificate:
+        """Check a schedule and its stated objective against every row."""
+        return certify_point(self.program.arrays, self.complete(schedule), value, proof)
+
+
+@dataclass(frozen=True)
+class TimelinePlan:
+    """A timeline program whose activities are jobs and whose modes are columns of classes.
+
+    Attributes
+    ----------
+    classes : Classes
+    timeline : TimelineProgram
+    unit : float
+        Seconds per unit of time, and value of a unit of its cost.
+    job : IntArray, shape (A,)
+    column : IntArray, shape (M,)
+    """
+
+    classes: Classes
+    timeline: TimelineProgram
+    unit: float
+    job: IntArray
+    column: IntArray
+
+    def read(self, start: IntArray, mode: IntArray) -> Schedule:
+        """The schedule of starts and modes."""
+        now = self.classes.instance.now
+        end = start + self.timeline.duration[mode]
+        seconds = np.float64(self.unit)
+        return Schedule.sorted(self.classes, self.job, self.column[mode], now + start * seconds, now + end * seconds)
+
+    def complete(self, schedule: Schedule) -> tuple[IntArray, IntArray]:
+        """(start, mode) of every activity; raises ValueError in words where the schedule does not say them."""
+        names = self.classes.instance.jobs_table.names
+        order = np.argsort(schedule.job, kind="stable")
+        if not np.array_equal(schedule.job[order], np.sort(self.job)):
+            count = np.bincount(schedule.job, minlength=len(names))[self.job]
+            odd = int(np.argmax(count != 1))
+            raise ValueError(f"job {names[int(self.job[odd])]} runs {count[odd]} times, expected once")
+        position = np.empty(len(names), np.int64)
+        position[schedule.job] = np.arange(len(schedule))
+        row = position[self.job]
+        column = schedule.column[row]
+        first = self.timeline.first_mode
+        mode = np.array(
+            [
+                first[a] + np.flatnonzero(self.column[first[a] : first[a + 1]] == column[a])[0]
+                for a in range(len(self.job))
+            ],
+            np.int64,
+        )
+        start = np.round((schedule.start[row] - self.classes.instance.now) / self.unit).astype(np.int64)
+        length = np.round((schedule.end[row] - schedule.start[row]) / self.unit).astype(np.int64)
+        wrong = np.flatnonzero(length != self.timeline.duration[mode])
+        if len(wrong):
+            a = int(wrong[0])
+            needs = self.timeline.duration[mode[a]] * self.unit
+            raise ValueError(f"job {names[int(self.job[a])]} runs {length[a] * self.unit:g} s, expected {needs:g} s")
+        return start, mode
+
+    def value(self, schedule: Schedule) -> float:
+        """Objective of a schedule."""
+        return self.timeline.objective(*self.complete(schedule)) * self.unit
+
+    def certify(self, schedule: Schedule, value: float, proof: str) -> Certificate:
+        """Check a schedule in integers: nothing is off by less than a unit."""
+        start, mode = self.complete(schedule)
+        residuals = dict.fromkeys(("release", "deadline", "precedence", "capacity", "budget"), 0.0)
+        problems = []
+        for name, number, amount in self.timeline.violations(start, mode):
+            residuals[name] = max(residuals.get(name, 0.0), float(amount))
+            problems.append(f"{self._words(name, number)} is broken by {amount}")
+        actual = self.timeline.objective(start, mode) * self.unit
+        residuals["objective"] = abs(actual - value) / max(abs(actual), abs(value), 1e-300)
+        if residuals["objective"] > 1e-9:
+            problems.append(f"the stated objective {value:.9g} is not that of the schedule, {actual:.9g}")
+        return Certificate(not problems, proof, residuals, tuple(problems[:10]))
+
+    def _words(self, name: str, number: int) -> str:
+        names = self.classes.instance.jobs_table.names
+        if name == "capacity":
+            return f"the capacity of {self._renewable[number]}"
+        if name == "budget":
+            return f"the budget of {self._consumable[number]}"
+        if name == "precedence":
+            a, b = self.timeline.precedence[number].tolist()
+            return f"the order of jobs {names[int(self.job[a])]} and {names[int(self.job[b])]}"
+        return f"the {name} of job {names[int(self.job[number])]}"
+
+    @property
+    def _renewable(self) -> list[str]:
+        resources = self.classes.resources
+        return [name for name, renews in zip(resources.names, resources.renewable, strict=True) if renews]
+
+    @property
+    def _consumable(self) -> list[str]:
+        resources = self.classes.resources
+        return [name for name, renews in zip(resources.names, resources.renewable, strict=True) if not renews]
+
+
+Plan = LinearPlan | TimelinePlan

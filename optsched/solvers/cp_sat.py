@@ -1,0 +1,245 @@
+"""Timeline programs in CP-SAT: optional intervals, cumulative resources, and the load rows that bound the makespan.
+
+The load rows are redundant: what the chosen modes take of a resource over all their duration fits into capacity x
+makespan. Without them CP-SAT has no bound on unrelated machines (30 jobs on 5: not proven in 12 s; with them 0.3 s).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.errors import SolverCrashed, UsageError
+from optsched.program.timeline import TimelineProgram, split_point
+from optsched.solution.values import PointStatus, Termination, Values
+from optsched.solvers.base import Limits, Progress
+from optsched.solvers.interrupt import interrupt_flag
+
+
+class TimelineModel:
+    """A timeline program as a model of CP-SAT."""
+
+    def __init__(self, program: TimelineProgram) -> None:
+        from ortools.sat.python import cp_model
+
+        self.program = program
+        self.model = cp_model.CpModel()
+        self.starts: list[Any] = []
+        self.ends: list[Any] = []
+        self.chosen: list[Any] = []
+        """One literal per mode; the constant 1 where an activity has one mode."""
+        self.intervals: list[Any] = []
+        for activity in range(len(program)):
+            self._add_activity(activity)
+        self._add_resources()
+        self._add_budgets()
+        for a, b in program.precedence.tolist():
+            self.model.add(self.ends[a] <= self.starts[b])
+        self.makespan = self._add_makespan() if program.cost.makespan else None
+        objective = self._objective()
+        if program.most is not None:
+            self.model.add(objective <= program.most)
+        self.model.minimize(objective)
+
+    def _add_activity(self, activity: int) -> None:
+        """Start, end, and one interval for each mode."""
+        model, program = self.model, self.program
+        modes = range(int(program.first_mode[activity]), int(program.first_mode[activity + 1]))
+        low, high = int(program.release[activity]), int(program.deadline[activity])
+        shortest = int(program.duration[modes.start : modes.stop].min())
+        if high - shortest < low:
+            # An empty domain would be refused as a malformed model; what it means is that nothing is feasible.
+            model.add_bool_or([])
+            high = low + shortest
+        start = model.new_int_var(low, high - shortest, f"start{activity}")
+        self.starts.append(start)
+        if len(modes) == 1:
+            self.chosen.append(model.new_constant(1))
+            self.intervals.append(model.new_fixed_size_interval_var(start, shortest, f"run{activity}"))
+            self.ends.append(start + shortest)
+            return
+        literals = [model.new_bool_var(f"mode{mode}") for mode in modes]
+        model.add_exactly_one(literals)
+        end = start
+        for mode, literal in zip(modes, literals, strict=True):
+            duration = int(program.duration[mode])
+            self.intervals.append(
+                model.new_optional_fixed_size_interval_var(start, duration, literal, f"run{activity}_{mode}")
+            )
+            end = end + duration * literal
+        self.chosen += literals
+        model.add(end <= high)
+        self.ends.append(end)
+
+    def _add_resources(self) -> None:
+        """No more than the capacity at any time; a calendar is an interval that always runs."""
+        model, program = self.model, self.program
+        usage = program.usage.tocsr()
+        for resource, capacity in enumerate(program.capacity.tolist()):
+            row = usage[resource].tocoo()
+            intervals = [self.intervals[mode] for mode in row.col.tolist()]
+            demands = np.round(row.data).astype(np.int64).tolist()
+            for number, (_, begin, stop, lost) in enumerate(program.closed[program.closed[:, 0] == resource].tolist()):
+                if stop > begin and lost > 0:
+                    name = f"closed{resource}_{number}"
+                    intervals.append(model.new_fixed_size_interval_var(begin, stop - begin, name))
+                    demands.append(lost)
+            if capacity == 1 and set(demands) <= {1}:
+                model.add_no_overlap(intervals)
+            elif intervals:
+                model.add_cumulative(intervals, demands, capacity)
+
+    def _add_budgets(self) -> None:
+        program = self.program
+        if program.budget_usage is None:
+            return
+        usage = program.budget_usage.tocsr()
+        for row, limit in enumerate(program.budget.tolist()):
+            entries = usage[row].tocoo()
+            literals = [self.chosen[mode] for mode in entries.col.tolist()]
+            amounts = np.round(entries.data).astype(np.int64).tolist()
+            self.model.add(sum(a * literal for a, literal in zip(amounts, literals, strict=True)) <= limit)
+
+    def _add_makespan(self) -> Any:
+        """The makespan, above every end, and above the load of every resource per unit of capacity."""
+        program, model = self.program, self.model
+        makespan = model.new_int_var(0, program.horizon, "makespan")
+        for end in self.ends:
+            model.add(end <= makespan)
+        usage = program.usage.tocsr()
+        for resource, capacity in enumerate(program.capacity.tolist()):
+            row = usage[resource].tocoo()
+            if not row.nnz:
+                continue
+            users = np.unique(program.activity[row.col])
+            earliest = int(program.release[users].min())
+            work = (np.round(row.data).astype(np.int64) * program.duration[row.col]).tolist()
+            load = sum(w * self.chosen[mode] for w, mode in zip(work, row.col.tolist(), strict=True))
+            model.add(load <= capacity * (makespan - earliest))
+        return makespan
+
+    def _objective(self) -> Any:
+        cost, terms = self.program.cost, []
+        if self.makespan is not None:
+            terms.append(cost.makespan * self.makespan)
+        for weights, variables in ((cost.start, self.starts), (cost.end, self.ends), (cost.mode, self.chosen)):
+            if weights is not None:
+                terms += [w * v for w, v in zip(weights.tolist(), variables, strict=True) if w]
+        if cost.tardiness is not None and cost.due is not None:
+            for activity, (weight, due) in enumerate(zip(cost.tardiness.tolist(), cost.due.tolist(), strict=True)):
+                if weight:
+                    late = self.model.new_int_var(0, max(self.program.horizon - due, 0), f"late{activity}")
+                    self.model.add(late >= self.ends[activity] - due)
+                    terms.append(weight * late)
+        return sum(terms)
+
+    def hint(self, start: IntArray, mode: IntArray) -> None:
+        """Begin the search near a schedule."""
+        for variable, value in zip(self.starts, start.tolist(), strict=True):
+            self.model.add_hint(variable, value)
+        chosen = set(mode.tolist())
+        for number, literal in enumerate(self.chosen):
+            if literal.name:  # constants have none
+                self.model.add_hint(literal, int(number in chosen))
+
+
+def solve_timeline(
+    program: TimelineProgram, limits: Limits, parameters: str, start: FloatArray | None = None
+) -> Values:
+    """Solve in a worker thread, so that Ctrl-C can stop it."""
+    from ortools.sat.python import cp_model
+
+    began = time.perf_counter()
+    model = TimelineModel(program)
+    if start is not None:
+        model.hint(*split_point(program, start))
+    solver = cp_model.CpSolver()
+    if not solver.parameters.merge_text_format(parameters):
+        raise UsageError(f"cp-sat refused its options: {parameters}")
+    if limits.time is not None:
+        solver.parameters.max_time_in_seconds = max(limits.time, 1e-3)
+    watcher = _watcher(limits, began)
+    solver.best_bound_callback = watcher.on_bound
+    words, interrupted = _run(solver, model.model, watcher)
+    return _values(solver, model, words, interrupted, time.perf_counter() - began)
+
+
+def _watcher(limits: Limits, began: float) -> Any:
+    from ortools.sat.python import cp_model
+
+    class Watcher(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
+        """Passes incumbents and bounds on."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.incumbent: float | None = None
+
+        def on_solution_callback(self) -> None:
+            self.incumbent = float(self.objective_value)
+            self.tell(float(self.best_objective_bound))
+
+        def on_bound(self, bound: float) -> None:
+            self.tell(float(bound))
+
+        def tell(self, bound: float) -> None:
+            if limits.on_progress is not None:
+                limits.on_progress(Progress(time.perf_counter() - began, self.incumbent, bound))
+
+    return Watcher()
+
+
+def _run(solver: Any, model: Any, watcher: Any) -> tuple[str, bool]:
+    """(status in the solver's words, whether it was interrupted)."""
+    status: list[str] = []
+    failure: list[BaseException] = []
+    finished = threading.Event()
+
+    def work() -> None:
+        try:
+            status.append(str(solver.solve(model, watcher).name))
+        except BaseException as error:  # handed to the caller's thread below
+            failure.append(error)
+        finally:
+            finished.set()
+
+    worker = threading.Thread(target=work, name="cp-sat", daemon=True)
+    with interrupt_flag() as interrupt:
+        worker.start()
+        while not finished.wait(0.02):
+            if interrupt.is_set():
+                solver.stop_search()
+        worker.join()
+    if failure:
+        raise SolverCrashed(f"cp-sat raised {type(failure[0]).__name__}: {failure[0]}")
+    return status[0], interrupt.is_set()
+
+
+def _values(solver: Any, model: TimelineModel, words: str, interrupted: bool, seconds: float) -> Values:
+    if words == "MODEL_INVALID":
+        raise SolverCrashed(f"cp-sat refused the model: {model.model.validate() or solver.solution_info()}")
+    claimed = Values(Termination.INFEASIBLE, seconds=seconds, words=words, nodes=int(solver.num_branches))
+    if words == "INFEASIBLE":
+        return claimed
+    stopped, parameters = Termination.INTERRUPTED if interrupted else Termination.TIME_LIMIT, solver.parameters
+    if not interrupted and solver.deterministic_time >= 0.99 * parameters.max_deterministic_time:
+        stopped = Termination.WORK_LIMIT
+    bound = float(solver.best_objective_bound)
+    if words == "UNKNOWN":
+        return replace(claimed, termination=stopped, bound=bound)
+    start = np.array([solver.value(variable) for variable in model.starts], np.float64)
+    mode = np.flatnonzero([solver.value(literal) for literal in model.chosen]).astype(np.float64)
+    objective = float(solver.objective_value)
+    loose = words == "OPTIMAL" and objective > bound + 0.5  # within the gap that was asked for
+    return replace(
+        claimed,
+        termination=Termination.GAP_LIMIT if loose else Termination.OPTIMAL if words == "OPTIMAL" else stopped,
+        primal=PointStatus.FEASIBLE,
+        x=np.concatenate([start, mode]),
+        objective=objective,
+        bound=bound,
+    )

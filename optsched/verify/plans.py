@@ -1,0 +1,102 @@
+"""Plans: the schedule of a solution file turned back into a point of its program, and every number from there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.solution import Allocation, Schedule
+from optsched.solution.certificate import OPTIMALITY, alike
+from optsched.solution.document import AllocationRow
+from optsched.solution.plan import LinearPlan, Plan
+from optsched.verify.findings import RELATIVE, Bound, Findings
+from optsched.verify.nothing import check_empty, check_nothing
+from optsched.verify.numbers import PROOFS, RESIDUAL, check_contradiction, check_metrics
+from optsched.verify.rows import Resolver, check_throughput, compare_rows, resolve_rows
+from optsched.verify.subject import Subject
+
+
+def check_plan(subject: Subject, plan: Plan, findings: Findings) -> Bound:
+    """Check a solution whose answer is a schedule."""
+    document = subject.document
+    if subject.expects_nothing:
+        if document.schedule is not None:
+            findings.add("schedule", f"found a schedule, expected none: the status is {document.status}")
+        if isinstance(plan, LinearPlan):
+            return check_nothing(subject, plan, findings)
+        check_empty(subject, findings)
+        return "consistent"
+    findings.alike("conflicts", document.conflicts, [])
+    findings.alike("prices", document.prices, {})
+    findings.same("duals", document.duals, None, "a plan has none")
+    schedule = resolve_schedule(subject, findings)
+    if schedule is None:
+        return "not verifiable"
+    before = len(findings)
+    _check_first(subject, schedule, findings)
+    _check_numbers(subject, plan, schedule, findings)
+    check_contradiction(document, findings)
+    return "consistent" if len(findings) == before else "not verifiable"
+
+
+def resolve_schedule(subject: Subject, findings: Findings) -> Schedule | None:
+    """Every stretch found among the columns; None with findings where one is not, or ends before it starts."""
+    rows, before = subject.document.schedule, len(findings)
+    if rows is None:
+        findings.add("schedule", f"found null, expected a schedule: {subject.formulation.name} decides what runs when")
+        return None
+    resolver, found = Resolver(subject.classes), []
+    for index, row in enumerate(rows):
+        path = f"schedule[{index}]"
+        if not row.start < row.end:
+            findings.add(f"{path}.end", f"found {row.end!r}, expected a time after {row.start!r}")
+        told = row.model_dump(exclude={"start", "end"})
+        resolved = resolver.resolve(AllocationRow(**told, fraction=1.0), path, findings)
+        if resolved is not None:
+            found.append((resolved[0], resolved[2]))
+    if len(findings) > before:
+        return None
+    job, column = np.array(found, np.int64).reshape(-1, 2).T
+    start, end = (np.array([getattr(row, name) for row in rows], np.float64) for name in ("start", "end"))
+    return Schedule.sorted(subject.classes, job, column, start, end)
+
+
+def _check_first(subject: Subject, schedule: Schedule, findings: Findings) -> None:
+    """The allocation is what the schedule runs now."""
+    rows = resolve_rows(subject, findings)
+    if rows is None:
+        return
+    check_throughput(rows, subject.document.throughput, findings)
+    C = subject.classes
+    first = Allocation(C, schedule.running_at(C.instance.now), True)
+    compare_rows(rows, first.rows, "the schedule runs it now", RELATIVE, 0.0, findings)
+    check_metrics(subject.document, first, findings)
+
+
+def _check_numbers(subject: Subject, plan: Plan, schedule: Schedule, findings: Findings) -> None:
+    """Objective, certificate and status from the point that the schedule stands for."""
+    document, stated = subject.document, subject.document.certificate
+    try:
+        value = plan.value(schedule)
+        certificate = plan.certify(schedule, value, stated.proof)
+    except ValueError as error:
+        findings.add("schedule", str(error))
+        return
+    reported = float(subject.formulation.report(value))
+    findings.close("objective", document.objective, reported, "what the schedule gives")
+    findings.alike(
+        "certificate.residuals", stated.residuals, dict(certificate.residuals), "what we find", absolute=RESIDUAL
+    )
+    for problem in certificate.problems:
+        findings.add("schedule", problem)
+        if stated.ok:
+            findings.add("certificate.ok", f"found true, expected false: {problem}")
+    proof = PROOFS.get(document.bound_source, ())
+    if document.bound_source == "dual" or stated.proof not in proof:
+        findings.add(
+            "certificate.proof", f'found "{stated.proof}" of a bound from "{document.bound_source}", which none gives'
+        )
+    allowed = max(OPTIMALITY, document.solver.gap or 0.0) * (1 + 1e-6)
+    bound = document.bound
+    closed = bound is not None and document.objective is not None and alike(document.objective, bound, allowed, 1e-9)
+    told = "there is no gap" if document.gap is None else f"the gap is {document.gap:.3g}, {allowed:.3g} is allowed"
+    findings.same("status", str(document.status), "optimal" if closed else "feasible", told)
