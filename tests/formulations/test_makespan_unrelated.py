@@ -1,0 +1,208 @@
+"""R||Cmax: both programs against known optima, each other and brute force; gangs, arrivals and orders of jobs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from plan_instances import machines, made, random_unrelated, verified
+
+import optsched
+from optsched.errors import UsageError
+
+FORMS = Path(__file__).resolve().parents[3] / "shared" / "oracles" / "forms" / "goldens.json"
+REFERENCE = [[6, 3], [4, 8], [5, 5], [9, 2]]
+
+
+def solve(instance: optsched.Instance, **options: object) -> optsched.Solution:
+    return verified(optsched.solve(instance, "makespan-unrelated", **options))
+
+
+@pytest.mark.parametrize("program", ["assignment", "timeline"])
+@pytest.mark.parametrize("solver", ["auto", "highs"])
+def test_reference(program: str, solver: str) -> None:
+    solution = solve(machines(REFERENCE), program=program, solver=solver, prove=True)
+    assert (solution.objective, solution.bound, solution.certificate.proof) == (9.0, 9.0, "cross-checked")
+    assert solution.schedule.end.max() == 9.0
+
+
+@pytest.mark.skipif(not FORMS.is_file(), reason="the oracles are not beside this checkout")
+def test_golden_value() -> None:
+    golden = json.loads(FORMS.read_text())["rcmax"]
+    for program in ("assignment", "timeline"):
+        assert solve(machines(golden["proc"]), program=program).objective == pytest.approx(golden["opt"])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_brute_force(seed: int) -> None:
+    p = np.array(random_unrelated(seed, 6, 3, 1, 20))
+    best = min(
+        max(sum(p[j, i] for j, at in enumerate(choice) if at == i) for i in range(3))
+        for choice in itertools.product(range(3), repeat=6)
+    )
+    for program in ("assignment", "timeline"):
+        assert solve(machines(p.tolist()), program=program).objective == pytest.approx(best)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("jobs", "count"), [(15, 3), (20, 4), (30, 5)])
+def test_milp_and_timeline_agree_and_are_cross_checked(seed: int, jobs: int, count: int) -> None:
+    instance = machines(random_unrelated(seed, jobs, count))
+    by_milp, by_timeline = (solve(instance, program=name, prove=True) for name in ("assignment", "timeline"))
+    assert by_milp.objective == by_timeline.objective == by_milp.bound == by_timeline.bound
+    assert {by_milp.certificate.proof, by_timeline.certificate.proof} == {"cross-checked"}
+    assert by_milp.solver.name == "highs" and by_timeline.solver.name == "cp-sat"
+
+
+def test_equal_jobs_are_counted_and_named() -> None:
+    """Six equal jobs on a pool of 2 GPUs and a slower one of 1: 2 x 2 at 3 s and 1 at 6 s, one more at 3."""
+    pools = [{"name": "fast", "nodes": 1, "gpus_per_node": 2}, {"name": "slow", "nodes": 1, "gpus_per_node": 1}]
+    jobs = [
+        {"id": f"j{i}", "options": [{"pool": pool, "gpus": 1, "duration": d} for pool, d in (("fast", 3), ("slow", 6))]}
+        for i in range(6)
+    ]
+    instance = made(cluster={"pools": pools}, jobs=jobs)
+    by_class, by_job = solve(instance), solve(instance, classes=False)
+    assert len(by_class.allocation.classes) == 1 and len(by_job.allocation.classes) == 6
+    assert by_class.objective == by_job.objective == 9.0
+    running = {row["job"] for row in by_class.allocation.to_records()}
+    assert running == {row["job"] for row in by_class.schedule.to_records() if row["start"] == 0}
+
+
+def test_gangs_share_a_pool_without_overlap() -> None:
+    """Gangs 4, 2, 2, 1 of 2, 3, 3, 5 s on 4 GPUs: the 4 alone, then 2 + 2, and the 1 beside nothing: 2 + 5 or more."""
+    pools = [{"name": "v100", "nodes": 1, "gpus_per_node": 4}]
+    rows = [(4, 2), (2, 3), (2, 3), (1, 5)]
+    jobs = [{"id": f"j{i}", "options": [{"pool": "v100", "gpus": g, "duration": d}]} for i, (g, d) in enumerate(rows)]
+    instance = made(cluster={"pools": pools}, jobs=jobs)
+    solution = solve(instance, prove=True)
+    assert solution.objective == 8.0 and solution.solver.name == "cp-sat"
+    assert solve(instance, solver="highs").objective == 8.0
+    with pytest.raises(UsageError, match=r"program=assignment: .* takes more than one unit .*; use program=timeline"):
+        solve(instance, program="assignment")
+
+
+def test_arrivals_orders_and_budgets() -> None:
+    pools = [{"name": "a", "nodes": 1, "gpus_per_node": 1}, {"name": "b", "nodes": 1, "gpus_per_node": 1}]
+    jobs = [
+        {"id": "first", "options": [{"pool": "a", "gpus": 1, "duration": 4}]},
+        {"id": "second", "after": ["first"], "options": [{"pool": "b", "gpus": 1, "duration": 2, "uses": {"budget": 3}},
+                                                          {"pool": "a", "gpus": 1, "duration": 5}]},
+        {"id": "late", "arrival": 10, "options": [{"pool": "b", "gpus": 1, "duration": 1}]},
+    ]  # fmt: skip
+    cluster = {"pools": pools, "resources": [{"name": "budget", "kind": "consumable", "capacity": 3}]}
+    assert solve(made(cluster=cluster, jobs=jobs)).objective == 11.0  # the late one ends it
+    poor = {"pools": pools, "resources": [{"name": "budget", "kind": "consumable", "capacity": 2}]}
+    solution = solve(made(cluster=poor, jobs=jobs[:2]))
+    assert solution.objective == 9.0  # on a: 4 + 5
+    assert [row["start"] for row in solution.schedule.to_records()] == [0.0, 4.0]
+    assert solve(made(cluster=cluster, jobs=jobs[:2], now=100)).schedule.start.tolist() == [100.0, 104.0]
+
+
+def test_a_coarse_unit_rounds_up() -> None:
+    instance = machines([[2.5], [2.5]])
+    assert solve(instance, program="timeline").objective == 5.0
+    assert solve(instance, program="timeline", unit=2.0).objective == 8.0
+    with pytest.raises(UsageError, match="unit is an option of program=timeline"):
+        solve(instance, unit=2.0)
+    odd = machines([[np.pi], [np.e]])
+    assert solve(odd, program="timeline").objective == pytest.approx(np.pi + np.e, rel=1e-3)
+    assert solve(odd).objective == pytest.approx(np.pi + np.e, rel=1e-12)
+
+
+def test_a_job_that_fits_nowhere_is_named() -> None:
+    jobs = [{"id": "huge", "options": [{"pool": "m0", "gpus": 1, "duration": 1, "uses": {"licence": 3}}]}]
+    cluster = {
+        "pools": [{"name": "m0", "nodes": 1, "gpus_per_node": 1}], "resources": [{"name": "licence", "capacity": 2}],
+    }  # fmt: skip
+    solution = verified(optsched.solve(made(cluster=cluster, jobs=jobs), "makespan-unrelated"))
+    assert solution.status == "infeasible"
+    assert [conflict.words for conflict in solution.conflicts] == [
+        "job huge needs more than the whole capacity in every configuration"
+    ]
+
+
+def test_side_constraints_are_refused() -> None:
+    with pytest.raises(UsageError, match="makespan-unrelated decides what runs when: it takes no side constraints"):
+        optsched.solve(machines(REFERENCE), "makespan-unrelated", constraints=["deadlines"])
+
+
+def test_stopped_by_the_clock_it_returns_the_list_schedule() -> None:
+    instance = machines(random_unrelated(5, 300, 12))
+    solution = verified(optsched.solve(instance, "makespan-unrelated", program="timeline", time_limit=0.05))
+    assert solution.status in ("feasible", "optimal") and solution.certificate.ok
+    assert solution.bound <= solution.objective
+
+
+def test_no_job() -> None:
+    instance = made(cluster={"pools": [{"name": "a", "nodes": 1, "gpus_per_node": 1}]}, jobs=[])
+    solution = solve(instance)
+    assert solution.objective == 0.0 and len(solution.schedule) == 0
+
+
+TAMPERED = {
+    "earlier": (lambda row: moved(row, -1.0), "starts before now|release of job"),
+    "longer": (lambda row: row | {"end": row["end"] + 1}, "schedule: job .* runs"),
+    "empty": (lambda row: row | {"end": row["start"]}, r"schedule\[0\].end: found .*, expected a time after"),
+    "option": (lambda row: row | {"option": 7}, r"schedule\[0\].option"),
+    "nobody": (lambda row: row | {"job": "nobody"}, r"schedule\[0\].job: found"),
+    "later": (lambda row: moved(row, 2.0), "beyond its capacity|capacity of m|schedule runs it now"),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+@pytest.mark.parametrize("program", ["assignment", "timeline"])
+def test_a_tampered_schedule_is_refused(program: str, name: str) -> None:
+    change, told = TAMPERED[name]
+    solution = optsched.solve(machines(REFERENCE), "makespan-unrelated", program=program)
+    document = solution.to_document()
+    document["schedule"][0] = change(document["schedule"][0])
+    report = optsched.verify(solution.instance, document)
+    assert not report.ok and re.search(told, str(report)), report
+
+
+def moved(row: dict, by: float) -> dict:
+    return row | {"start": row["start"] + by, "end": row["end"] + by}
+
+
+def test_other_tampering() -> None:
+    solution = optsched.solve(machines(REFERENCE), "makespan-unrelated", prove=True)
+    good = solution.to_document()
+    changes = {
+        "objective": {"objective": 8.0}, "bound": {"bound": 9.5, "gap": 0.5 / 9}, "schedule": {"schedule": None},
+        "certificate.proof": {"certificate": good["certificate"] | {"proof": "dual"}},
+        "allocation": {"allocation": []}, "prices": {"prices": {"m0": 1.0}}, "status": {"status": "feasible"},
+        "throughput.j0": {"throughput": good["throughput"] | {"j0": 77.0}},
+    }  # fmt: skip
+    for name, change in changes.items():
+        report = optsched.verify(solution.instance, good | change)
+        assert any(finding.field.startswith(name) for finding in report.findings), (name, report)
+    missing = dict(good)
+    missing["schedule"] = good["schedule"][1:]
+    assert any("expected once" in str(finding) for finding in optsched.verify(solution.instance, missing).findings)
+
+
+def test_a_schedule_in_a_file_of_fractions_is_refused() -> None:
+    solution = optsched.solve("@quickstart")
+    report = optsched.verify("@quickstart", solution.to_document() | {"schedule": []})
+    assert [finding.field for finding in report.findings] == ["schedule"]
+
+
+def test_a_lying_solver_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    from optsched.solvers.ortools import CpSat
+
+    honest = CpSat.solve_timeline
+
+    def late(self: CpSat, program: object, limits: object, start: object = None) -> object:
+        values = honest(self, program, limits, start)
+        return replace(values, bound=values.bound + 2, objective=values.objective + 2)
+
+    monkeypatch.setattr(CpSat, "solve_timeline", late)
+    solution = optsched.solve(machines(REFERENCE), "makespan-unrelated", program="timeline")
+    assert not solution.certificate.ok
+    assert "the bound 11 is worse than the objective of the schedule, 9" in solution.certificate.problems
