@@ -116,3 +116,46 @@ def random_case(seed: int, jobs: int = 5, resources: int = 3, share: float = 0.5
     chosen = [random_job(random, resources) for _ in range(jobs)]
     limits = np.array([job.limit for job in chosen])
     return Case(chosen, np.maximum(np.ceil(share * limits.sum(axis=0)), limits.max(axis=0)).tolist())
+
+
+def gpu_document() -> dict[str, Any]:
+    """Workers on GPUs and CPUs of one pool, servers on CPUs of another."""
+    law = {
+        "law": "ps-async",
+        "coefficients": {"a": 4.0, "b": 1.0, "c": 0.5, "d": 0.1},
+        "worker": {"fast": 2, "fast.cpu": 4, "licences": 1},
+        "server": {"plain.cpu": 3},
+        "limit": {"fast": 6, "fast.cpu": 12, "plain.cpu": 9, "licences": 3},
+    }
+    return {
+        "format": "optsched-instance/1",
+        "cluster": {
+            "pools": [
+                {"name": "fast", "nodes": 2, "gpus_per_node": 4, "gpu_memory": 16, "cpus_per_node": 16},
+                {"name": "plain", "nodes": 1, "gpus_per_node": 1, "cpus_per_node": 10},
+            ],
+            "resources": [{"name": "licences", "capacity": 4}],
+        },
+        "workloads": {"net": {"parameters": {"parameter_server": law}, "demand": {"cpu": 100}}},
+        "jobs": [{"id": "a", "workload": "net", "steps": 100}],
+    }
+
+
+def options_document(limit: Any = None, **parameters: Any) -> dict[str, Any]:
+    """Three equal jobs with three options each; the limit stands in their workload."""
+    ways = [
+        {"uses": {"r": 4}, "duration": 10, "value": 9, "attributes": {"way": "large"}},
+        {"uses": {"r": 2}, "duration": 20, "value": 5, "attributes": {"way": "small"}},
+        {"uses": {"r": 3}, "duration": 15, "value": 5, "attributes": {"way": "middle"}},
+    ]
+    if limit is not None:
+        parameters["limit"] = limit
+    return {
+        "format": "optsched-instance/1",
+        "cluster": {
+            "pools": [{"name": "g", "nodes": 1, "gpus_per_node": 1}],
+            "resources": [{"name": "r", "capacity": 7}],
+        },
+        "workloads": {"w": {"parameters": parameters}},
+        "jobs": [{"id": name, "workload": "w", "options": ways} for name in ("a", "b", "c")],
+    }

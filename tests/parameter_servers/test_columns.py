@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parameter_server_cases import REFERENCE, Case, Job, random_case
+from parameter_server_cases import REFERENCE, Case, Job, gpu_document, random_case
 
 import optsched
 from optsched import Instance
@@ -35,29 +35,6 @@ def test_attributes_tell_workers_and_servers() -> None:
     solution = optsched.solve(REFERENCE.instance(), "smd")
     rows = {row["job"]: row["attributes"] for row in solution.allocation.to_records()}
     assert rows == {"j1": {"workers": 4, "servers": 6}, "j3": {"workers": 5, "servers": 6}}
-
-
-def gpu_document() -> dict:
-    """Workers on GPUs and CPUs of one pool, servers on CPUs of another."""
-    law = {
-        "law": "ps-async",
-        "coefficients": {"a": 4.0, "b": 1.0, "c": 0.5, "d": 0.1},
-        "worker": {"fast": 2, "fast.cpu": 4, "licences": 1},
-        "server": {"plain.cpu": 3},
-        "limit": {"fast": 6, "fast.cpu": 12, "plain.cpu": 9, "licences": 3},
-    }
-    return {
-        "format": "optsched-instance/1",
-        "cluster": {
-            "pools": [
-                {"name": "fast", "nodes": 2, "gpus_per_node": 4, "gpu_memory": 16, "cpus_per_node": 16},
-                {"name": "plain", "nodes": 1, "gpus_per_node": 1, "cpus_per_node": 10},
-            ],
-            "resources": [{"name": "licences", "capacity": 4}],
-        },
-        "workloads": {"net": {"parameters": {"parameter_server": law}, "demand": {"cpu": 100}}},
-        "jobs": [{"id": "a", "workload": "net", "steps": 100}],
-    }
 
 
 def test_workers_hold_gpus_of_their_pool() -> None:
