@@ -50,7 +50,10 @@ def document(seed: int, jobs: int = 5, ways: int = 4, resources: int = 2, intege
                 for row, name in enumerate(names)
             ],
         },
-        "jobs": [{"id": f"j{row}", "options": options} for row, options in enumerate(lists)],
+        "jobs": [
+            {"id": f"j{row}", "options": options, "weight": float(random.choice([1, 3]))}
+            for row, options in enumerate(lists)
+        ],
     }
 
 
@@ -202,6 +205,16 @@ def test_a_pair_is_worth_both_of_its_jobs(generated: str, value: float) -> None:
     (row,) = solution.allocation.to_records()
     assert set(row["jobs"]) == {"a", "b"}
     assert optsched.verify(solution.instance, solution.to_document()).ok
+
+
+def test_classes_of_a_pair_need_not_be_in_the_order_of_their_kinds() -> None:
+    """A third job, like the first but for its weight, comes after the second: with that one it is worth most."""
+    document = packed(7.0, 3.2).to_document()
+    document["jobs"].append({"id": "late", "workload": "B", "weight": 5})
+    solution = solve(document)
+    assert solution.objective == pytest.approx(2 * 0.7 + 5 * 0.8)
+    (row,) = solution.allocation.to_records()
+    assert set(row["jobs"]) == {"a", "late"}
 
 
 def test_a_bad_pair_is_not_chosen() -> None:

@@ -129,6 +129,7 @@ def same(first: Candidates, second: Candidates) -> bool:
 
 def test_columns_left_out_are_remembered() -> None:
     candidates = optsched.compile(REFERENCE.instance())
+    assert candidates.classes(frozenset()).columns == len(candidates.columns)
     reasons = np.where(candidates.columns.workers > 2, Drop.NOT_CHOSEN, Drop.KEPT).astype(np.uint8)
     fewer = candidates.without(reasons)
     assert fewer.columns.workers.max() == 2

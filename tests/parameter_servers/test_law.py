@@ -98,6 +98,14 @@ def test_amounts_that_no_float_has_fit_as_they_should() -> None:
     assert laws.most_servers(np.array([0]), np.array([3])).tolist() == [3]
 
 
+def test_rounding_at_the_edge_of_the_slack() -> None:
+    """A fourth worker just fits beside one server, but then the server doesn't fit beside four workers."""
+    laws = laws_of(Job((1, 0, 0, 0, 1), (0.1,), (1.1,), (1.4999999985,), 1, (1, 1, 1)))
+    assert laws.most_workers.tolist() == [4]
+    assert laws.count_pairs().tolist() == [3]
+    assert [column.tolist() for column in laws.fastest()[:2]] == [[3], [1]]
+
+
 def test_the_capacity_is_a_limit_too() -> None:
     laws = laws_of(one((10, 0, 0, 0, 0)), capacity=7)
     assert laws.fastest()[0].tolist() == [7]

@@ -277,6 +277,19 @@ def test_options_inside_the_limit(limit: float, reserved: float, tight: float, w
     assert solve(instance, "multiple-choice").objective == pytest.approx(15)
 
 
+def test_of_options_the_most_valuable_is_taken_and_then_the_fastest() -> None:
+    document = options_document({"r": 4})
+    ways = document["jobs"][0]["options"]
+    ways += [
+        {"uses": {"r": 1}, "duration": 30, "value": 11, "attributes": {"way": "slow"}},
+        {"uses": {"r": 1}, "throughput": 0.05, "value": 11, "attributes": {"way": "by rate"}},
+        {"uses": {"r": 1}, "value": 11, "attributes": {"way": "without a rate"}},
+    ]
+    solution = solve(Instance.from_document(document), "smd")
+    assert solution.objective == pytest.approx(11)
+    assert [row["attributes"]["way"] for row in solution.allocation.to_records()] == ["by rate"]  # 1 step in 20 s
+
+
 def test_a_reservation_of_what_nobody_uses_counts() -> None:
     """The limit names the pool's GPU too, of which there is one."""
     document = options_document({"r": 4, "g": 1})

@@ -200,6 +200,22 @@ def test_jobs_with_plain_rates() -> None:
         optsched.solve(Instance.from_document(document), "smd-tight")
 
 
+def test_a_limit_that_forgets_what_only_a_worse_option_uses() -> None:
+    document = options_document({"r": 4})
+    document["cluster"]["resources"].append({"name": "s", "capacity": 1})
+    document["jobs"][1]["options"][2]["uses"]["s"] = 1
+    with pytest.raises(InvalidInput, match=r"limit\.s: found nothing, expected a limit, as an option of job"):
+        optsched.solve(Instance.from_document(document), "smd")
+
+
+def test_a_job_that_only_shares_gpus() -> None:
+    document = options_document({"r": 4})
+    document["jobs"][2] = {"id": "c", "throughput": {"g": {"2": 1.0}}}
+    document["colocation"] = [{"jobs": ["a", "c"], "pool": "g", "throughput": [1.0, 1.0]}]
+    with pytest.raises(UsageError, match='job "c" has plain rates'):
+        optsched.solve(Instance.from_document(document), "smd")
+
+
 def test_what_is_not_in_the_program_needs_no_limit() -> None:
     document = options_document({"r": 4})
     document["jobs"][2] = {"id": "c", "throughput": {"g": 1.0}, "steps": 0}
