@@ -113,11 +113,12 @@ class JobLimits:
             )
 
     def _uses(self, candidates: Candidates) -> tuple[IntArray, IntArray, FloatArray]:
-        """(kind column, row of ``names``, amount) of every use."""
+        """(kind column, row of ``names``, amount) of every use by a job alone."""
         row_of = {name: row for row, name in enumerate(self.names)}
         rows = np.array([row_of[name] for name in candidates.resources.names], np.int64)
         use = candidates.usage.tocoo()
-        return use.col.astype(np.int64), rows[use.row], use.data
+        alone = candidates.columns.partner[use.col] < 0
+        return use.col[alone].astype(np.int64), rows[use.row[alone]], use.data[alone]
 
     def _without_limit(self, candidates: Candidates, kind: int, name: str) -> OptschedError:
         kinds, instance = candidates.kinds, candidates.instance

@@ -99,6 +99,8 @@ class Candidates:
         """
         back = np.isin(self.dropped.drop, reasons)
         back = back if where is None else back & where
+        if not back.any():
+            return self
         dropped = replace(
             self.dropped,
             rate=np.where(back, 0.0, self.dropped.rate),

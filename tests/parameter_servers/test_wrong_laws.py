@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from parameter_server_cases import REFERENCE, gpu_document, options_document
+from pydantic import BaseModel
 
 import optsched
 from optsched import Instance
@@ -221,3 +225,37 @@ def test_what_is_not_in_the_program_needs_no_limit() -> None:
     document["jobs"][2] = {"id": "c", "throughput": {"g": 1.0}, "steps": 0}
     solution = optsched.solve(Instance.from_document(document), "smd")
     assert solution.objective == pytest.approx(9) and solution.unplaced == (("c", "no step left to do"),)
+
+
+# --- the documentation -----------------------------------------------------------------------------------------------
+
+DOCS = Path(__file__).parents[2] / "docs" / "instance-format.md"
+
+
+def section() -> str:
+    return DOCS.read_text().partition("### Parameter servers\n")[2].partition("\n## ")[0]
+
+
+def test_the_documented_fields() -> None:
+    rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")] for line in re.findall(r"^\|.*\|$", section(), re.M)
+    ]
+    told = {name.strip("`"): default for name, default, _ in rows[2:]}
+    fields = parameter_server_documents.SyncDocument.model_fields
+    assert list(told) == list(fields)
+    for name, field in fields.items():
+        value = None if field.is_required() else field.default
+        text = json.dumps(value.model_dump() if isinstance(value, BaseModel) else value)
+        assert told[name] == ("required" if field.is_required() else f"`{text}`"), name
+
+
+def test_the_documented_example() -> None:
+    (text,) = re.findall(r"^```text\n(.*?)^```$", section(), re.M | re.S)
+    document = gpu_document()
+    document["workloads"]["net"] = json.loads("{" + text.strip() + "}")
+    document["cluster"]["pools"][0] |= {"name": "v100", "cpus_per_node": 64}
+    columns = optsched.compile(Instance.from_document(document)).columns
+    assert columns.workers.max() == 8
+    row = columns.workers.tolist().index(4)
+    expected = 0.02 * 512 / 4 + 0.3 + 0.4 * 4 / columns.servers[row] + 0.01 * 4 + 0.01 * columns.servers[row]
+    assert columns.rate[row] == pytest.approx(1 / expected)
