@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -281,3 +283,60 @@ def test_pruned_columns_are_remembered() -> None:
     assert Drop.DOMINATED in set(candidates.dropped.drop.tolist())
     whole = optsched.compile(candidates.instance)
     assert len(candidates.columns) + len(candidates.dropped) == len(whole.columns) + len(whole.dropped)
+
+
+# --- the benchmark of Chu and Beasley --------------------------------------------------------------------------------
+
+ORLIB = Path(__file__).resolve().parents[3] / "shared" / "data" / "orlib" / "mkp"
+beside = pytest.mark.skipif(not ORLIB.is_dir(), reason="the benchmark files are not beside this checkout")
+
+
+def chu_beasley(file: str) -> Iterator[Instance]:
+    """Multi-dimensional knapsacks, one item a job with one option."""
+    numbers = iter((ORLIB / file).read_text().split())
+    for _ in range(int(next(numbers))):
+        items, rows, _ = int(next(numbers)), int(next(numbers)), next(numbers)
+        values = [float(next(numbers)) for _ in range(items)]
+        sizes = [[float(next(numbers)) for _ in range(items)] for _ in range(rows)]
+        yield Instance.from_document(
+            {
+                "format": "optsched-instance/1",
+                "cluster": {
+                    "pools": [{"name": "none", "nodes": 0, "gpus_per_node": 1}],
+                    "resources": [{"name": f"r{row}", "capacity": float(next(numbers))} for row in range(rows)],
+                },
+                "jobs": [
+                    {
+                        "id": f"item{item}",
+                        "options": [{"value": value, "uses": {f"r{row}": sizes[row][item] for row in range(rows)}}],
+                    }
+                    for item, value in enumerate(values)
+                ],
+            }
+        )
+
+
+def published() -> tuple[list[float], list[float]]:
+    """Best values (of 100 items and 5 rows: optima) and values of the linear relaxation."""
+    lines = [line.split() for line in (ORLIB / "best-feasible-slns.txt").read_text().splitlines()]
+    found = [float(line[1]) for line in lines if line and line[0].startswith("5.100-")]
+    return found[: len(found) // 2], found[len(found) // 2 :]
+
+
+@beside
+def test_relaxations_of_chu_and_beasley() -> None:
+    best, relaxed = published()
+    for instance, least, value in zip(chu_beasley("mknapcb1.txt"), best, relaxed, strict=True):
+        solution = solve(instance, relax=True)
+        assert solution.objective == pytest.approx(value, rel=1e-10)
+        x = solution.allocation.x
+        assert (np.abs(x - np.round(x)) > 1e-7).sum() <= 5
+        assert solution.objective > least
+
+
+@beside
+@pytest.mark.slow
+def test_optima_of_chu_and_beasley() -> None:
+    best, _ = published()
+    for _, instance, value in zip(range(2), chu_beasley("mknapcb1.txt"), best, strict=False):
+        assert solve(instance).objective == value
