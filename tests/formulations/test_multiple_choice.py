@@ -21,7 +21,7 @@ from optsched.candidates import Drop
 from optsched.errors import UsageError
 
 seeds = st.integers(0, 2**32 - 1)
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=15, deadline=None)
 
 
 def document(seed: int, jobs: int = 5, ways: int = 4, resources: int = 2, integers: bool = False) -> dict[str, Any]:

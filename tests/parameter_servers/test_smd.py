@@ -24,7 +24,7 @@ NAMES = ("smd", "smd-tight", "multiple-choice")
 VALUES = dict(zip(NAMES, (87.613932, 87.613932, 120.431270), strict=True))
 
 seeds = st.integers(0, 2**32 - 1)
-few = settings(max_examples=20, deadline=None)
+few = settings(max_examples=12, deadline=None)
 
 
 def solve(instance: Instance, name: str, **options: Any) -> Solution:
