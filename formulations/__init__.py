@@ -8,6 +8,9 @@ CATALOGUE: dict[str, str] = {
     "makespan-unrelated": "formulations.makespan_unrelated:MakespanUnrelated",
     "max-min-fairness": "formulations.max_min_fairness:MaxMinFairness",
     "max-throughput": "formulations.max_throughput:MaxThroughput",
+    "multiple-choice": "formulations.multiple_choice:MultipleChoice",
     "proportional-fairness": "formulations.alpha_fairness:ProportionalFairness",
+    "smd": "formulations.smd:Smd",
+    "smd-tight": "formulations.smd:SmdTight",
 }
 """Registry name -> "module:Class"."""

@@ -21,6 +21,9 @@ class Drop(IntEnum):
     OUT_OF_MEMORY = 3
     TOO_MANY_GPUS = 4
     TOO_MANY_NODES = 5
+    OVER_LIMIT = 6
+    DOMINATED = 7
+    NOT_CHOSEN = 8
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,16 @@ class KindColumns:
         Share of each GPU.
     option : IntArray
         Row of the instance's option table, -1 for generated columns.
+    workers, servers : IntArray
+        Of a job with parameter servers, else 0.
     rate, partner_rate : FloatArray
         steps/s of the kind and of its partner (0 without one).
     log_sd : FloatArray
     source : NDArray[uint8]
         `optsched.performance.Source`.
     duration, value, cost : FloatArray
-        Exact seconds (NaN where the instance gives none), value and cost of explicit options.
+        Exact seconds for all steps (NaN where the instance gives none), value and cost, of explicit options and of
+        parameter servers; 0 for others.
     drop : NDArray[uint8]
         `Drop`; 0 for columns that are kept.
     """
@@ -55,6 +61,8 @@ class KindColumns:
     nodes: IntArray
     share: FloatArray
     option: IntArray
+    workers: IntArray
+    servers: IntArray
     rate: FloatArray
     partner_rate: FloatArray
     log_sd: FloatArray
@@ -81,6 +89,8 @@ class KindColumns:
             "partner": np.full(count, -1, np.int64),
             "share": np.ones(count),
             "option": np.full(count, -1, np.int64),
+            "workers": np.zeros(count, np.int64),
+            "servers": np.zeros(count, np.int64),
             "rate": np.zeros(count),
             "partner_rate": np.zeros(count),
             "log_sd": np.zeros(count),

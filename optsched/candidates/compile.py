@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from optsched.arrays import FloatArray, IntArray, group_rows
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.candidates.classes import Classes, build_classes
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.generate import gpu_memory, option_columns, pair_columns, rated_columns
 from optsched.candidates.kinds import Absence, Kinds, find_kinds
 from optsched.candidates.resources import Resources, resource_rows
+from optsched.candidates.servers import server_columns
 from optsched.instance import Instance
 from optsched.instance.reading import listed
 from optsched.performance import Configurations, PerformanceModel
@@ -35,7 +37,7 @@ class Candidates:
     kinds : Kinds
         Jobs with equal columns.
     columns : KindColumns
-        Columns by kind, sorted by (kind, partner, pool, GPUs, nodes, option); none of them dropped.
+        Columns by kind, sorted by (kind, partner, pool, GPUs, nodes, option, workers, servers); none of them dropped.
     configuration : IntArray, shape (N,)
         Row of ``configurations`` of each column.
     configurations : Configurations
@@ -68,9 +70,37 @@ class Candidates:
         """The same candidates, but with every job a class of its own."""
         return replace(self, aggregate=False, _classes={})
 
-    def admitting(self, *reasons: Drop) -> Candidates:
-        """The same candidates with the columns that were dropped for these reasons put back, at rate 0."""
+    def without(self, reasons: NDArray[np.uint8]) -> Candidates:
+        """The same candidates without the columns that have a reason; they are remembered as dropped for it.
+
+        Parameters
+        ----------
+        reasons : NDArray[uint8], shape (N,)
+            `Drop` of each column; 0 for those that stay.
+        """
+        stay = np.flatnonzero(reasons == Drop.KEPT)
+        if len(stay) == len(reasons):
+            return self
+        leave = np.flatnonzero(reasons != Drop.KEPT)
+        leaving = replace(self.columns.take(leave), drop=reasons[leave].astype(np.uint8))
+        return replace(
+            self,
+            columns=self.columns.take(stay),
+            configuration=self.configuration[stay],
+            usage=sp.csr_matrix(self.usage.tocsc()[:, stay]),
+            dropped=KindColumns.concatenate([self.dropped, leaving]),
+            _classes={},
+        )
+
+    def admitting(self, *reasons: Drop, where: BoolArray | None = None) -> Candidates:
+        """The same candidates with the columns that were dropped for these reasons put back, at rate 0.
+
+        ``where``, a mask over ``dropped``, chooses among them.
+        """
         back = np.isin(self.dropped.drop, reasons)
+        back = back if where is None else back & where
+        if not back.any():
+            return self
         dropped = replace(
             self.dropped,
             rate=np.where(back, 0.0, self.dropped.rate),
@@ -147,9 +177,23 @@ class Candidates:
             if needs[row] <= available[row]:  # the performance model knows of more than the workload's own need
                 return f"out of GPU memory on {count}"
             return f"out of GPU memory (needs {needs[row]:g} GB per GPU, has {available[row]:g})"
+        if reason is Drop.OVER_LIMIT:
+            return (
+                "1 worker and 1 server need more than there is or than its limit"
+                if columns.workers[row]
+                else ("needs more than its limit")
+            )
+        if reason in _LEFT_OUT:
+            return _LEFT_OUT[reason]
         if reason is Drop.ZERO_RATE:
             return f"rate 0 on {count}" if gpus else "rate 0"
         return f"no rate is given for {count}"
+
+
+_LEFT_OUT = {
+    Drop.DOMINATED: "another way to run it has no smaller value and needs no more of anything",
+    Drop.NOT_CHOSEN: "another way to run it was chosen",
+}
 
 
 def compile(instance: Instance, model: PerformanceModel, future: bool = False) -> Candidates:
@@ -164,6 +208,7 @@ def compile(instance: Instance, model: PerformanceModel, future: bool = False) -
             rated_columns(instance, kinds, model, table),
             option_columns(instance, kinds, table.sizes),
             pair_columns(instance, kinds, table.sizes),
+            server_columns(instance, kinds, table.sizes),
         ]
     )
     return _candidates(instance, kinds, everything)
@@ -172,7 +217,9 @@ def compile(instance: Instance, model: PerformanceModel, future: bool = False) -
 def _candidates(instance: Instance, kinds: Kinds, everything: KindColumns) -> Candidates:
     dropped = everything.take(np.flatnonzero(everything.drop != Drop.KEPT))
     kept = everything.take(np.flatnonzero(everything.drop == Drop.KEPT))
-    order = np.lexsort((kept.option, kept.nodes, kept.gpus, kept.pool, kept.partner, kept.kind))
+    order = np.lexsort(
+        (kept.servers, kept.workers, kept.option, kept.nodes, kept.gpus, kept.pool, kept.partner, kept.kind)
+    )
     columns = kept.take(order)
     resources, usage = resource_rows(instance, kinds, columns)
     configuration, configurations = _intern_configurations(instance, columns)
@@ -190,6 +237,15 @@ def _intern_configurations(instance: Instance, columns: KindColumns) -> tuple[np
             documents.append(dict(free))
         rows[option] = sets[key]
     attributes = rows[columns.option]
+    served = np.flatnonzero(columns.workers > 0)
+    pairs = group_rows((columns.workers[served], columns.servers[served]), len(served))
+    numbers = np.zeros(len(pairs), np.int64)
+    for number, column in enumerate(served[pairs.first].tolist()):
+        free = {"workers": int(columns.workers[column]), "servers": int(columns.servers[column])}
+        numbers[number] = sets.setdefault(json.dumps(free, sort_keys=True), len(documents))
+        if numbers[number] == len(documents):
+            documents.append(free)
+    attributes[served] = numbers[pairs.inverse]
     groups = group_rows((columns.pool, columns.gpus, columns.nodes, columns.share, attributes), len(columns))
     first = groups.first
     table = Configurations(

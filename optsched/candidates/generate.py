@@ -37,7 +37,7 @@ def rated_columns(instance: Instance, kinds: Kinds, model: PerformanceModel, tab
         for column, more in ((kind, kind[row]), (pool, pool[row]), (gpus, gpus[row]), (nodes, spread))
     )
     columns = KindColumns.make(kind, pool, gpus, nodes)
-    _drop_unfit(columns, instance, kinds, table.sizes)
+    drop_unfit(columns, instance, kinds, table.sizes)
 
     fits = np.flatnonzero(columns.drop == Drop.KEPT)
     configurations = Configurations(
@@ -80,7 +80,7 @@ def _fill(
     return filled
 
 
-def _drop_unfit(columns: KindColumns, instance: Instance, kinds: Kinds, sizes: PoolSizes) -> None:
+def drop_unfit(columns: KindColumns, instance: Instance, kinds: Kinds, sizes: PoolSizes) -> None:
     """Mark columns with more GPUs than their pool has, or than so many of its nodes have, or with too little memory."""
     pool, gpus, nodes = columns.pool, columns.gpus, columns.nodes
     spread_wrong = (nodes > sizes.nodes[pool]) | (gpus > sizes.most_gpus(pool, nodes))
@@ -128,7 +128,7 @@ def option_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
         kind, pool, gpus, nodes, share=options.share[option], option=option, rate=rate, duration=duration,
         value=options.value[option], cost=options.cost[option],
     )  # fmt: skip
-    _drop_unfit(columns, instance, kinds, sizes)
+    drop_unfit(columns, instance, kinds, sizes)
     columns.drop[(columns.drop == Drop.KEPT) & stated & (rate == 0)] = Drop.ZERO_RATE
     return columns
 
@@ -185,7 +185,7 @@ def pair_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindColu
     columns = KindColumns.make(
         first, pool, gpus, nodes, partner=second, rate=rates[:, 0], partner_rate=rates[:, 1]
     ).take(np.flatnonzero(allowed))
-    _drop_unfit(columns, instance, kinds, sizes)
+    drop_unfit(columns, instance, kinds, sizes)
     columns.drop[(columns.drop == Drop.KEPT) & (columns.rate == 0) & (columns.partner_rate == 0)] = Drop.ZERO_RATE
     return columns
 

@@ -13,6 +13,8 @@ from optsched.arrays import BoolArray, IntArray, find_sorted, group_rows, ranges
 from optsched.instance import Instance
 from optsched.instance.tables import OptionTable
 from optsched.performance import JobBatch
+from optsched.performance.parameter_server import ParameterServers
+from optsched.performance.parameter_server_documents import read_parameter_servers
 from optsched.performance.table import TableModel
 
 STRIDE = 2**32
@@ -44,8 +46,11 @@ class Kinds:
         As in the job table; ``profile`` is the rate profile that speaks for the kind (-1: none).
     own : BoolArray, shape (K,)
         Whether the profile is the jobs' own.
+    law : IntArray, shape (K,)
+        Row of ``laws`` for kinds that run on workers and parameter servers, else -1.
     level_lists : tuple of tuples
         As in the job table.
+    laws : ParameterServers
     """
 
     of_job: IntArray
@@ -58,7 +63,9 @@ class Kinds:
     gpus_max: IntArray
     levels: IntArray
     options: IntArray
+    law: IntArray
     level_lists: tuple[tuple[int, ...], ...]
+    laws: ParameterServers
 
     def __len__(self) -> int:
         return len(self.first)
@@ -83,13 +90,13 @@ class Kinds:
         return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths) * STRIDE + flat, start
 
     def counts(self, limit: int, listed: TableModel, *, complete: bool) -> tuple[IntArray, IntArray]:
-        """GPU counts of the kinds without options, as pairs (kind, count).
+        """GPU counts of the kinds with rates (neither options nor a law), as pairs (kind, count).
 
         Of a range without levels these are all counts up to ``limit`` (the largest pool), or only those that the table
         lists where nothing else can have a rate: in a kind with a table of its own, and in all where the tables are
         ``complete``. The smallest is always there, so that a job that can't run shows up with its reason.
         """
-        plain = np.flatnonzero((self.options < 0) & (self.levels < 0))
+        plain = np.flatnonzero((self.options < 0) & (self.law < 0) & (self.levels < 0))
         low = self.gpus_min[plain]
         high = np.maximum(np.minimum(self.gpus_max[plain], limit), low)
         by_table = self.own[plain] | complete
@@ -103,15 +110,15 @@ class Kinds:
 
     def _level_counts(self) -> tuple[IntArray, IntArray]:
         """GPU counts of the kinds with levels, as pairs (kind, count)."""
-        leveled = np.flatnonzero((self.options < 0) & (self.levels >= 0))
+        leveled = np.flatnonzero((self.options < 0) & (self.law < 0) & (self.levels >= 0))
         keys, start = self._levels
         first = start[self.levels[leveled]]
         length = start[self.levels[leveled] + 1] - first
         return np.repeat(leveled, length), keys[ranges(first, length)] % STRIDE
 
     def allows(self, kind: IntArray, gpus: IntArray) -> BoolArray:
-        """Whether each kind may run on so many GPUs."""
-        inside = (self.gpus_min[kind] <= gpus) & (gpus <= self.gpus_max[kind])
+        """Whether each kind may run on so many GPUs; one with workers and servers is not told how many."""
+        inside = (self.gpus_min[kind] <= gpus) & (gpus <= self.gpus_max[kind]) & (self.law[kind] < 0)
         level = self.levels[kind]
         return inside & ((level < 0) | (find_sorted(self._levels[0], level * STRIDE + gpus) >= 0))
 
@@ -134,7 +141,12 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
     named = np.full(len(table), -1, np.int64)
     rows = [job for entry in instance.colocation if entry.jobs is not None for job in entry.jobs]
     named[rows] = rows
-    steps = np.where(_rates_from_durations(instance.options)[table.options], table.steps, 0.0)
+    laws = read_parameter_servers(instance)
+    of_workload = np.full(len(instance.workloads) + 1, -1, np.int64)
+    of_workload[laws.workload] = np.arange(len(laws))
+    law = np.where(own | (table.options >= 0), -1, of_workload[table.workload])
+    timed = _rates_from_durations(instance.options)[table.options] | (law >= 0)
+    steps = np.where(timed, table.steps, 0.0)
     decisive = [
         profile, own, table.workload, table.gpus_min, table.gpus_max, table.levels, table.options, steps, named,
     ]  # fmt: skip
@@ -156,7 +168,9 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
         gpus_max=table.gpus_max[first],
         levels=table.levels[first],
         options=table.options[first],
+        law=law[first],
         level_lists=table.level_lists,
+        laws=laws,
     )
 
 

@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates.columns import KindColumns
 from optsched.candidates.kinds import Kinds
+from optsched.candidates.servers import server_needs
 from optsched.instance import Instance
-
-PER_NODE = {"cpu": "node_cpus", "memory": "node_memory"}
+from optsched.instance.cluster import PER_NODE
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tup
     """The resources, and their use by each kind column (resources x columns).
 
     A pool's CPUs and memory are rows only where the pool states them for every usable node and some column uses them.
-    A resource of a pool is used by jobs on that pool, as far as their workloads demand it, and by every option that
-    names it.
+    A resource of a pool is used by jobs on that pool, as far as their workloads demand it, and by every option and
+    parameter-server law that names it.
     """
     pools, now = instance.cluster.pools, instance.now
     on_pool = np.flatnonzero((columns.pool >= 0) & (columns.gpus > 0))
@@ -65,20 +65,27 @@ def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tup
         renewable.append(kind == "renewable")
 
     needs = _needs(instance, kinds, columns)
+    of_servers = server_needs(kinds, columns)
     nothing = (np.zeros(0, np.int64), np.zeros(0))
     for name, node_field in PER_NODE.items():
         here, amount = needs.get(name, nothing)
-        for row in np.unique(columns.pool[here]).tolist():
-            total = float(getattr(pools[row], node_field)[pools[row].usable(now)].sum())
-            if not np.isnan(total):
+        used = set(columns.pool[here].tolist())
+        for row, place in enumerate(pools):
+            full_name = f"{place.name}.{name}"
+            total = float(getattr(place, node_field)[place.usable(now)].sum())
+            if (row in used or full_name in of_servers) and not np.isnan(total):
                 mine = columns.pool[here] == row
-                add(f"{pools[row].name}.{name}", total, "renewable", here[mine], amount[mine])
+                theirs, their_amount = of_servers.get(full_name, nothing)
+                both = np.concatenate([here[mine], theirs])
+                add(full_name, total, "renewable", both, np.concatenate([amount[mine], their_amount]))
     for resource in instance.cluster.resources:
         here, amount = needs.get(resource.name, nothing)
         if resource.pool is not None:
             pool = instance.cluster.pool_index[resource.pool]
             mine = (columns.pool[here] == pool) | (columns.option[here] >= 0)
             here, amount = here[mine], amount[mine]
+        theirs, their_amount = of_servers.get(resource.name, nothing)
+        here, amount = np.concatenate([here, theirs]), np.concatenate([amount, their_amount])
         add(resource.name, resource.capacity, resource.kind, here, amount)
     usage = sp.csr_matrix(
         (np.concatenate(amounts), (np.concatenate(rows), np.concatenate(cols))), shape=(len(names), len(columns))
@@ -103,7 +110,8 @@ def _needs(instance: Instance, kinds: Kinds, columns: KindColumns) -> dict[str, 
     workload = np.where(kinds.workload < 0, none, kinds.workload)
     partner = np.where(columns.partner < 0, none, workload[columns.partner])
     option = np.where(columns.option < 0, len(instance.options.uses), columns.option)
-    scale = sp.diags(np.where(columns.option < 0, columns.gpus, 0.0))
+    by_demand = (columns.option < 0) & (columns.workers == 0)  # what workers and servers hold is stated by their law
+    scale = sp.diags(np.where(by_demand, columns.gpus, 0.0))
     needs = sp.csc_matrix(scale @ (demand[workload[columns.kind]] + demand[partner]) + uses[option])
     needs.eliminate_zeros()
     return {

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from optsched.generate.parameter_servers import smd
 from optsched.generate.profiles import (
     Document,
     Site,
@@ -198,5 +199,6 @@ INSTANCES: dict[str, Callable[[], Document]] = {
     "infeasible": infeasible,
     "packing": packing,
     "large": large,
+    "smd": smd,
 }
 """What ships, by name: ``instances/<name>.json``."""

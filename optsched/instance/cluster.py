@@ -13,6 +13,8 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.instance.documents import NODE_STATES
 
 UP = NODE_STATES.index("up")
+PER_NODE = {"cpu": "node_cpus", "memory": "node_memory"}
+"""Resources that belong to nodes, and the fields of `Pool` that have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +148,17 @@ class Cluster:
     def gpus(self, now: float) -> IntArray:
         """Usable GPUs of each pool, shape (pools,)."""
         return np.array([pool.capacity(now) for pool in self.pools], np.int64)
+
+    def capacities(self, now: float) -> dict[str, float]:
+        """What jobs can hold at ``now``, by the names that usage and prices have.
+
+        A pool's GPUs are called like the pool; its CPUs and memory, ``<pool>.cpu`` and ``<pool>.memory``, are limited
+        only where every usable node states them.
+        """
+        found = {pool.name: float(pool.capacity(now)) for pool in self.pools}
+        for name, node_field in PER_NODE.items():
+            for pool in self.pools:
+                total = float(getattr(pool, node_field)[pool.usable(now)].sum())
+                if not np.isnan(total):
+                    found[f"{pool.name}.{name}"] = total
+        return found | {resource.name: resource.capacity for resource in self.resources}

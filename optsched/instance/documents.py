@@ -38,6 +38,7 @@ Tuple = Annotated[tuple[T, ...], _FROM_LIST]
 """A JSON list, kept as a tuple; sets, which YAML has, are refused: they have no order."""
 NonEmpty = Annotated[tuple[T, ...], Field(min_length=1), _FROM_LIST]
 Pair = Annotated[tuple[T, T], _FROM_LIST]
+Triple = Annotated[tuple[T, T, T], _FROM_LIST]
 
 RateEntry = tuple[str, int, int, float]
 """(place, GPUs, nodes spanned, steps/s); 0 GPUs: a plain number; 0 nodes: whatever the count needs."""

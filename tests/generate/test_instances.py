@@ -111,7 +111,7 @@ def test_instance_reads_back(name: str) -> None:
     assert (instance.jobs_table.arrival <= instance.now).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "smd"])  # its rates are laws
 def test_every_gang_has_a_rate_and_every_rate_a_place(name: str) -> None:
     document = shipped(name)
     pools = {pool["name"]: pool for pool in document["cluster"]["pools"]}

@@ -1,0 +1,82 @@
+"""Columns of jobs with workers and parameter servers: one per pair (w, p) that fits, and what each holds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.candidates.columns import Drop, KindColumns
+from optsched.candidates.generate import drop_unfit
+from optsched.candidates.kinds import Kinds
+from optsched.errors import InvalidInput
+from optsched.instance import Instance
+from optsched.performance import PoolSizes, Source
+
+MOST_COLUMNS = 5_000_000
+"""Pairs of all kinds together: some 250 bytes each."""
+
+
+def server_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindColumns:
+    """One column per kind with a law and pair (w, p) within its limit: tau = K t(w, p), rate K / tau, value mu(tau).
+
+    The pairs of a law are found once, whatever the number of kinds that run by it. A kind for which not even one worker
+    and one server fit has that pair as a dropped column.
+
+    Raises
+    ------
+    InvalidInput
+        If all kinds together have more pairs than memory holds.
+    """
+    laws = kinds.laws
+    rows = np.flatnonzero(kinds.law >= 0)
+    counts = laws.count_pairs()
+    length = counts[kinds.law[rows]] if len(rows) else np.zeros(0, np.int64)
+    if length.sum() > MOST_COLUMNS:
+        found = f"room for {length.sum():,} pairs of workers and servers in {len(rows):,} kinds of jobs"
+        raise InvalidInput("workloads", found, f"limits with at most {MOST_COLUMNS:,} pairs in all")
+    _, all_w, all_p = laws.pairs()
+    start = np.cumsum(counts) - counts
+    pair = ranges(start[kinds.law[rows]], length)
+    none = rows[length == 0]
+    kind = np.concatenate([np.repeat(rows, length), none])
+    one = np.ones(len(none), np.int64)
+    w, p = np.concatenate([all_w[pair], one]), np.concatenate([all_p[pair], one])
+
+    law = kinds.law[kind]
+    t = laws.step_seconds(law, w, p)
+    tau = instance.jobs_table.steps[kinds.first[kind]] * t
+    pool, gpus = _gpus(kinds, law, w, p)
+    columns = KindColumns.make(
+        kind, pool, gpus, sizes.fewest_nodes(pool, gpus), workers=w, servers=p, rate=1.0 / t, duration=tau,
+        value=laws.utility(law, tau),
+    )  # fmt: skip
+    columns.source[:] = Source.PARAMETRIC
+    drop_unfit(columns, instance, kinds, sizes)
+    columns.drop[len(pair) :] = Drop.OVER_LIMIT
+    return columns
+
+
+def _gpus(kinds: Kinds, law: IntArray, w: IntArray, p: IntArray) -> tuple[IntArray, IntArray]:
+    """The pool whose GPUs workers or servers hold (-1: none) and how many they hold together."""
+    laws = kinds.laws
+    of_pool = laws.pool_of >= 0
+    each = np.stack([laws.worker, laws.server])[:, :, of_pool]  # at most one pool per law has anything but 0
+    pool = np.full(len(laws), -1, np.int64)
+    held_by, column = np.nonzero(each.any(axis=0))
+    pool[held_by] = laws.pool_of[of_pool][column]
+    of_worker, of_server = each.sum(axis=2).astype(np.int64)
+    return pool[law], of_worker[law] * w + of_server[law] * p
+
+
+def server_needs(kinds: Kinds, columns: KindColumns) -> dict[str, tuple[IntArray, FloatArray]]:
+    """Columns that hold each resource for workers and servers, and how much: O w + G p; GPUs are not told again."""
+    laws = kinds.laws
+    here = np.flatnonzero(columns.workers > 0)
+    law, w, p = kinds.law[columns.kind[here]], columns.workers[here], columns.servers[here]
+    needs = {}
+    for number in np.flatnonzero(laws.pool_of < 0).tolist():
+        amount = laws.worker[law, number] * w + laws.server[law, number] * p
+        held = amount > 0
+        if held.any():
+            needs[laws.names[number]] = here[held], amount[held]
+    return needs

@@ -1,0 +1,166 @@
+"""Speed laws of jobs with workers and parameter servers, as posynomials over arrays of laws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray, ranges
+
+TERMS = ((-1, 0), (0, 0), (1, -1), (1, 0), (0, 1), (0, -1), (-1, 1))
+"""Powers of (w, p) in each term of a step's time."""
+SLACK = 1e-9
+"""Relative slack when whole workers and servers are fitted into a limit: 0.3 holds three times 0.1."""
+
+
+@dataclass(frozen=True)
+class ParameterServers:
+    """Laws of L workloads whose jobs run on w workers and p parameter servers, each 1, 2, 3, ...
+
+    Time of a step, s, with coefficients >= 0; all laws are sums of the `TERMS`:
+
+        ps-sync   t(w, p) = a B / w + b + c w / p + d w + e p         B: the batch of all workers together
+        ps-async  t(w, p) = (a + b w / p + c w + d p) / w
+
+    A job of K steps takes tau = K t(w, p) seconds, runs at K / tau = 1 / t steps/s and holds O_r w + G_r p of resource
+    r, within its limit and the capacity:  O_r w + G_r p <= min(v_r, C_r). Its value is mu(tau), either a constant g_1
+    or the sigmoid
+
+        mu(tau) = g_1 / (1 + exp(g_2 (tau - g_3)))      g_1, g_2 >= 0, so that mu never grows with tau.
+
+    Attributes
+    ----------
+    workload : IntArray, shape (L,)
+        Row of the instance's workloads.
+    terms : FloatArray, shape (L, 7)
+        Coefficients of the `TERMS`, s.
+    names : tuple of str
+        The R resources that some law names: pools (their GPUs), ``<pool>.cpu``, ``<pool>.memory``, others.
+    pool_of : IntArray, shape (R,)
+        Pool whose GPUs a resource is, else -1.
+    worker, server, limit : FloatArray, shape (L, R)
+        O, G and v; 0 for what a law doesn't name.
+    capacity : FloatArray, shape (R,)
+        C.
+    value : FloatArray, shape (L, 3)
+        g_1, g_2, g_3.
+    constant : BoolArray, shape (L,)
+        Whether the value is g_1, whatever the duration.
+
+    References
+    ----------
+    Y. Peng et al., "Optimus: an efficient dynamic resource scheduler for deep learning clusters", EuroSys 2018, and its
+    repository, ``scheduler/estimator.py`` (both laws); M. Yu et al., "A sum-of-ratios multi-dimensional-knapsack
+    decomposition for DNN resource scheduling", INFOCOM 2021 (limits and values).
+    """
+
+    workload: IntArray
+    terms: FloatArray
+    names: tuple[str, ...]
+    pool_of: IntArray
+    worker: FloatArray
+    server: FloatArray
+    limit: FloatArray
+    capacity: FloatArray
+    value: FloatArray
+    constant: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.workload)
+
+    def step_seconds(self, law: IntArray, w: IntArray, p: IntArray) -> FloatArray:
+        """t(w, p) of rows of laws, elementwise."""
+        terms, workers, servers = self.terms[law], w.astype(np.float64), p.astype(np.float64)
+        total = np.zeros(len(law))
+        for number, (of_w, of_p) in enumerate(TERMS):
+            total += terms[:, number] * workers**of_w * servers**of_p
+        return total
+
+    def utility(self, law: IntArray, tau: FloatArray) -> FloatArray:
+        """mu(tau) of rows of laws, elementwise."""
+        g1, g2, g3 = self.value[law].T
+        with np.errstate(over="ignore"):
+            sigmoid = g1 * np.exp(-np.logaddexp(0.0, g2 * (tau - g3)))  # 1 / (1 + exp(z)) without overflow
+        value: FloatArray = np.where(self.constant[law], g1, sigmoid)
+        return value
+
+    # --- what fits ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def room(self) -> FloatArray:
+        """min(v, C), shape (L, R)."""
+        return np.minimum(self.limit, self.capacity)
+
+    @cached_property
+    def most_workers(self) -> IntArray:
+        """W: most workers beside one server, shape (L,); 0 where not even one fits."""
+        rows = np.arange(len(self), dtype=np.int64)
+        return self._most(rows, self.room - self.server, self.worker)
+
+    def most_servers(self, law: IntArray, w: IntArray) -> IntArray:
+        """P_max(w): most servers beside w workers; 0 where not even one fits."""
+        return self._most(law, self.room[law] - self.worker[law] * w[:, np.newaxis], self.server[law])
+
+    def _most(self, law: IntArray, left: FloatArray, each: FloatArray) -> IntArray:
+        """Largest n with n * each <= left in every resource."""
+        slack = SLACK * np.maximum(self.room[law], np.abs(left))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            most = np.where(each > 0, np.floor((left + slack) / each), np.where(left < -slack, 0.0, np.inf))
+        whole: IntArray = np.clip(most.min(axis=1, initial=np.inf), 0.0, 2.0**53).astype(np.int64)
+        return whole
+
+    def pairs(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Every (w, p) that fits, as rows (law, w, p) in this order."""
+        law, w, servers = self._workers()
+        return np.repeat(law, servers), np.repeat(w, servers), ranges(np.ones(len(w), np.int64), servers)
+
+    def count_pairs(self) -> IntArray:
+        """How many pairs of each law fit, shape (L,)."""
+        law, _, servers = self._workers()
+        return np.bincount(law, servers, minlength=len(self)).astype(np.int64)
+
+    def _workers(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Rows (law, w, P_max(w)) for all w beside which a server fits."""
+        law = np.repeat(np.arange(len(self), dtype=np.int64), self.most_workers)
+        w = ranges(np.ones(len(self), np.int64), self.most_workers)
+        servers = self.most_servers(law, w)
+        fits = servers > 0
+        return law[fits], w[fits], servers[fits]
+
+    # --- the inner problem ------------------------------------------------------------------------------------------
+
+    def fastest(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """The (w, p) that minimises t inside the limit, and its t: the inner problem of SMD, exactly, in O(W).
+
+        For fixed w the time is  beta / p + gamma p + (what doesn't depend on p),  convex in p, with its minimum at
+        sqrt(beta / gamma); the best whole p is this rounded down or up, clipped to [1, P_max(w)]. With gamma = 0 more
+        servers never hurt, with beta = 0 they never help. Of pairs that are equally fast the one with the fewest
+        workers, then servers, is taken.
+
+        Returns
+        -------
+        w, p : IntArray, shape (L,)
+            0 where nothing fits.
+        t : FloatArray, shape (L,)
+            s per step; inf where nothing fits.
+        """
+        law, w, most = self._workers()
+        beta = self.terms[law, 2] * w + self.terms[law, 5]
+        gamma = self.terms[law, 4] + self.terms[law, 6] / w
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ideal = np.where(beta > 0, np.sqrt(beta / gamma), 1.0)
+        low, high = (np.clip(rounded, 1, most).astype(np.int64) for rounded in (np.floor(ideal), np.ceil(ideal)))
+        slower, faster = self.step_seconds(law, w, low), self.step_seconds(law, w, high)
+        p, t = np.where(faster < slower, high, low), np.minimum(slower, faster)
+
+        order = np.lexsort((p, w, t, law))
+        fits, first = np.unique(law[order], return_index=True)
+        best_w, best_p, best_t = (
+            np.zeros(len(self), np.int64),
+            np.zeros(len(self), np.int64),
+            np.full(len(self), np.inf),
+        )
+        best_w[fits], best_p[fits], best_t[fits] = w[order[first]], p[order[first]], t[order[first]]
+        return best_w, best_p, best_t
