@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.generate.assembling import cluster_instance
@@ -19,6 +19,7 @@ from optsched.generate.generator import (
     LargeCount,
     Share,
     refused,
+    split,
 )
 from optsched.generate.load import Demand, balanced_prices, costs, highest, level_bound
 from optsched.generate.profiles import Document, Site
@@ -31,8 +32,6 @@ from optsched.instance import Instance
 SOLVED = 10_000
 """Pairs of jobs and pools up to which the note on the level comes from solving the program."""
 SHRINK, TRIES = 0.97, 100
-
-_SPLIT = BeforeValidator(lambda value: value.split(",") if isinstance(value, str) else value)
 
 
 class ClusterOptions(GeneratorOptions):
@@ -68,7 +67,7 @@ class ClusterOptions(GeneratorOptions):
         float, Field(gt=0.2, le=100, allow_inf_nan=False, description="Exponent of Pareto's tail; below 2 it is heavy.")
     ] = 1.5
     gangs: Annotated[
-        tuple[Share, Share, Share], _SPLIT,
+        tuple[Share, Share, Share], split(3),
         Field(
             description="Shares of jobs with 2, 4 and 8 GPUs; the others have 1.",
             json_schema_extra={"metavar": "S,S,S"},
@@ -76,7 +75,7 @@ class ClusterOptions(GeneratorOptions):
     ] = (0.1, 0.15, 0.05)  # fmt: skip
     elastic: Annotated[Share, Field(description="Share of jobs that take 1, 2, 4 or 8 GPUs.")] = 0.0
     weights: Annotated[
-        tuple[Share, Share], _SPLIT,
+        tuple[Share, Share], split(2),
         Field(
             description="Shares of jobs with weight 2 and 4; the others have 1.",
             json_schema_extra={"metavar": "S,S"},

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from optsched.arrays import FloatArray
@@ -107,6 +107,18 @@ class BadOption(Exception):
     def __init__(self, option: str, found: str, expected: str) -> None:
         super().__init__(f"{option}: found {found}, expected {expected}")
         self.option, self.found, self.expected = option, found, expected
+
+
+def split(count: int) -> BeforeValidator:
+    """Numbers given as one text, such as ``0.1,0.15,0.05``, or as a sequence of that length."""
+
+    def parts(value: object) -> object:
+        found = value.split(",") if isinstance(value, str) else value
+        if not isinstance(found, list | tuple) or len(found) != count:
+            raise refused("", value, f"{count} shares with commas between them")
+        return found
+
+    return BeforeValidator(parts)
 
 
 def refused(option: str, found: object, expected: str) -> PydanticCustomError:
