@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from optsched.generate.further_instances import knapsack, leases, topology, unrelated
 from optsched.generate.profiles import (
     Document,
     Site,
@@ -198,5 +199,9 @@ INSTANCES: dict[str, Callable[[], Document]] = {
     "infeasible": infeasible,
     "packing": packing,
     "large": large,
+    "topology": topology,
+    "unrelated": unrelated,
+    "leases": leases,
+    "knapsack": knapsack,
 }
 """What ships, by name: ``instances/<name>.json``."""

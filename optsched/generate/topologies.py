@@ -60,18 +60,18 @@ def pool_document(site: Site, hosts: Sequence[Host]) -> Document:
     return document | {"nodes": nodes}
 
 
-def network(hosts: Sequence[Host], topology: Topology) -> Document | None:
+def network(hosts: Sequence[Host], topology: Topology, rack: int = RACK) -> Document | None:
     """The topology as networkx node-link data; None leaves it to the default, a tree from the pools' bandwidths.
 
-    ``tree`` has a leaf switch per pool and one spine, ``racks`` and ``mixed-nodes`` racks of `RACK` nodes, each with a
-    leaf switch that reaches both spines. Bandwidths of links are in GB/s per direction; a leaf has half of what its
-    nodes have towards the spines.
+    ``tree`` has a leaf switch per pool and one spine, ``racks`` and ``mixed-nodes`` racks of so many nodes, each
+    with a leaf switch that reaches both spines. Bandwidths of links are in GB/s per direction; towards the spines a
+    leaf has half of what its nodes have.
     """
     if topology == "none":
         return None
     groups: dict[str, list[Host]] = {}
     for row, host in enumerate(hosts):
-        groups.setdefault(f"leaf/{host.pool}" if topology == "tree" else f"leaf/rack-{row // RACK}", []).append(host)
+        groups.setdefault(f"leaf/{host.pool}" if topology == "tree" else f"leaf/rack-{row // rack}", []).append(host)
     spines = ["spine"] if topology == "tree" else [f"spine-{k}" for k in range(SPINES)]
     nodes: list[dict[str, Any]] = [{"id": spine, "kind": "switch"} for spine in spines]
     links: list[dict[str, Any]] = []
