@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.generate.cluster_options import ClusterOptions
 from optsched.generate.profiles import Document
 from optsched.generate.rows import COUNTS, Rows
+from optsched.generate.sizing import Draft
 from optsched.generate.topologies import hosts_of, network, pool_document
 from optsched.instance import FORMAT, Instance, RateTable
 from optsched.instance.build import build_header
 from optsched.instance.from_arrays import assemble
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG, JobNames
-
-if TYPE_CHECKING:
-    from optsched.generate.cluster import ClusterOptions, Draft
 
 HOUR = 3600.0
 PAST = 72.0

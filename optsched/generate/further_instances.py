@@ -68,6 +68,6 @@ def leases(seed: int = 7) -> Document:
 
 
 def knapsack(seed: int = 8) -> Document:
-    """40 jobs with three options each on five resources that have half of what all jobs want."""
-    options = {"jobs": 40, "resources": 5, "choices": 3, "tightness": 0.5}
+    """24 jobs with three options each on four resources that have half of what all jobs want."""
+    options = {"jobs": 24, "resources": 4, "choices": 3, "tightness": 0.5}
     return generate("knapsack", seed=seed, name="knapsack", **options).instance.to_document()

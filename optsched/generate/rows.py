@@ -89,13 +89,21 @@ class Rows:
 
 
 def draw_rows(
-    count: int, table: FloatArray, gang_shares: Sequence[float], elastic: float, random: np.random.Generator
+    count: int,
+    table: FloatArray,
+    gang_shares: Sequence[float],
+    elastic: float,
+    widest: int,
+    random: np.random.Generator,
 ) -> Rows:
-    """Draw workloads, gangs, elastic jobs and noise; noise is drawn again where two rows come out equal."""
+    """Draw workloads, gangs (at most ``widest``), elastic jobs and noise.
+
+    Noise is drawn again where two rows come out equal.
+    """
     workload = random.integers(0, len(table), count)
     one = max(0.0, 1.0 - sum(gang_shares))
     shares = np.array([one, *gang_shares])
-    gang = random.choice(np.array(COUNTS), count, p=shares / shares.sum())
+    gang = np.minimum(random.choice(np.array(COUNTS), count, p=shares / shares.sum()), widest)
     gang[random.random(count) < elastic] = 0
     factor = np.exp(NOISE * random.standard_normal((count, table.shape[1])))
     low = np.where(gang == 0, 0, np.searchsorted(COUNTS, gang))

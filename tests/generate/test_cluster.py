@@ -77,6 +77,18 @@ def test_the_note_of_many_jobs_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> No
     assert ratio <= float(note.split("at most ")[1].split()[0]) + 5e-4
 
 
+@given(st.integers(0, 10**6), st.integers(12, 80), st.integers(1, 5))
+@settings(max_examples=30, deadline=None)
+def test_small_clusters_have_room_for_every_gang(seed: int, jobs: int, pools: int) -> None:
+    result = generate("cluster", jobs=jobs, pools=pools, gangs=(0.2, 0.2, 0.4), load=1.2, seed=seed)
+    table, W = result.instance.jobs_table, result.instance.cluster.gpus(result.instance.now)
+    widest = int(table.gpus_max.max())
+    assert widest <= W.max() and not optsched.compile(result.instance).absence.any()
+    notes = result.notes()
+    assert len(notes) == (1 if widest == 8 else 2)
+    assert widest == 8 or notes[0] == f"gangs have {widest} GPUs at most, as no pool has room for wider ones"
+
+
 def test_plenty_is_possible_too() -> None:
     result = generate("cluster", jobs=100, load=0.1)
     assert result.notes()[0].startswith("max-min fairness: t*/tmax 1.000 (solved; at most 1.000")
@@ -254,8 +266,10 @@ def test_json_and_npz_say_the_same() -> None:
 
 def test_what_cannot_be_made_is_refused() -> None:
     for options, message in (
-        ({"jobs": 10, "load": 50}, "load: found 50, "),
-        ({"jobs": 4, "pools": 16, "gangs": (0, 0, 0), "load": 20}, "load: found 20, "),
+        (
+            {"jobs": 10, "load": 50},
+            "load: found 50, but 4 pools of a node each are too many GPUs for 10 jobs, expected",
+        ),
         ({"jobs": 5, "rows": "repeated"}, "kinds: found 100, expected at most one per job, 5"),
         ({"jobs": 160_000, "colocation": 1}, "colocation: found 1, up to "),
         ({"gangs": (0.5, 0.6, 0)}, "gangs: found [0.5, 0.6, 0.0], expected shares that add up to at most 1"),
