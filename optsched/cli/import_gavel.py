@@ -107,4 +107,4 @@ def build_imports() -> typer.Typer:
 
 
 def _imports(help: Help = False) -> None:
-    """Make an instance of other projects' files."""
+    """Make an instance of other projects' files, or of tables."""

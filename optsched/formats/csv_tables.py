@@ -145,7 +145,7 @@ def _workloads(rates: Table, pools: Sequence[Mapping[str, Any]]) -> dict[str, An
         by_count = entry["throughput"].setdefault(place, {})
         count = str(row.cells.get("gpus", 1))
         if count in by_count:
-            found = f"{show(row.cells['workload'])}, {show(place)} and {count} GPUs a second time"
+            found = f"{show(row.cells['workload'])}, {show(place)}, gpus {count} a second time"
             raise InvalidInput(f"{rates.name}:{row.line}", found, "one rate for each")
         by_count[count] = float(row.cells["throughput"])
     return workloads
