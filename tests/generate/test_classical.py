@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -209,6 +210,9 @@ def test_the_plan_is_a_plan() -> None:
     work = (plan.gang * plan.needed).sum()
     assert work <= 4 * plan.planned.max() < 1.15 * work
     assert plan.overfull() is None
+    loose = leases.draw(options.model_copy(update={"tightness": 0.7}))
+    wanted = [max(b, math.ceil(end / 0.7)) for b, end in zip(plan.needed.tolist(), plan.planned.tolist(), strict=True)]
+    assert loose.due.tolist() == wanted
     slacker = [leases.draw(options.model_copy(update={"tightness": t})).due.sum() for t in (0.25, 0.5, 1.0, 2.0)]
     assert all(later >= earlier for later, earlier in pairwise(slacker))
 

@@ -79,12 +79,13 @@ def test_the_note_of_many_jobs_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> No
 
 @given(st.integers(0, 10**6), st.integers(12, 80), st.integers(1, 5))
 @settings(max_examples=30, deadline=None)
-def test_small_clusters_have_room_for_every_gang(seed: int, jobs: int, pools: int) -> None:
+def test_small_clusters_are_scarce_and_have_room_for_every_gang(seed: int, jobs: int, pools: int) -> None:
     result = generate("cluster", jobs=jobs, pools=pools, gangs=(0.2, 0.2, 0.4), load=1.2, seed=seed)
     table, W = result.instance.jobs_table, result.instance.cluster.gpus(result.instance.now)
     widest = int(table.gpus_max.max())
     assert widest <= W.max() and not optsched.compile(result.instance).absence.any()
     notes = result.notes()
+    assert float(notes[-1].split("at most ")[1].split()[0]) <= 1 / 1.2 + 5e-4  # rounding to whole nodes is counted
     assert len(notes) == (1 if widest == 8 else 2)
     assert widest == 8 or notes[0] == f"gangs have {widest} GPUs at most, as no pool has room for wider ones"
 
