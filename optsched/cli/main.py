@@ -16,6 +16,7 @@ from optsched.cli import (
     explain,
     export,
     formulations,
+    generate,
     import_gavel,
     instances,
     solve,
@@ -69,6 +70,7 @@ def build_app() -> typer.Typer:
     add_command(app, "explain", explain.explain, explain.EXAMPLES)
     add_command(app, "export", export.export, export.EXAMPLES)
     app.add_typer(import_gavel.build_imports(), name="import")
+    app.add_typer(generate.build_generators(), name="generate")
     add_command(app, "formulations", formulations.formulations, formulations.EXAMPLES)
     add_command(app, "solvers", solvers.solvers, solvers.EXAMPLES)
     add_command(app, "instances", instances.instances, instances.EXAMPLES)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from optsched.generate.parameter_servers import smd
+from optsched.generate.further_instances import knapsack, leases, topology, unrelated
 from optsched.generate.profiles import (
     Document,
     Site,
@@ -200,5 +201,9 @@ INSTANCES: dict[str, Callable[[], Document]] = {
     "packing": packing,
     "large": large,
     "smd": smd,
+    "topology": topology,
+    "unrelated": unrelated,
+    "leases": leases,
+    "knapsack": knapsack,
 }
 """What ships, by name: ``instances/<name>.json``."""

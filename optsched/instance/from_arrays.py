@@ -361,6 +361,8 @@ def _check_rate_table(table: RateTable, header: Header) -> None:
         and (table.nodes <= table.gpus).all()
     ):
         raise InvalidInput("rates", "an entry out of range", "finite rates, at least 0, of counts that can be")
+    if (np.diff(table.profile * len(table.places) + table.place) > 0).all():
+        return  # one entry per profile and place, in order: nothing stands twice, without any sorting
     place = group_rows([table.profile, table.place], entries)
     count = group_rows([table.profile, table.place, table.gpus], entries)
     spread = group_rows([table.profile, table.place, table.gpus, table.nodes], entries)

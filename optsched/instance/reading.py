@@ -103,7 +103,7 @@ def translate(error: ValidationError, path: str, model: type[BaseModel], offset:
         return InvalidInput(join(path, where[:-2]), f"{show(first['input'])} as a key", f"{_EXPECTED[kind]} as the key")
     if kind == "missing":
         return InvalidInput(join(path, where), "nothing", "an entry" if isinstance(where[-1], int) else "this key")
-    if kind == "greater_than_equal" and first["input"] <= 0 < context["ge"] < 1:
+    if kind == "greater_than_equal" and not isinstance(first["input"], str) and first["input"] <= 0 < context["ge"] < 1:
         return InvalidInput(join(path, where), show(first["input"]), "a number above 0")
     if kind == "float_type" and type(first["input"]) is int:
         return InvalidInput(join(path, where), show(first["input"]), "a finite number")

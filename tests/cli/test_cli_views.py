@@ -28,7 +28,8 @@ def test_every_view_fits(run: Any, name: str, monkeypatch: pytest.MonkeyPatch) -
         for command in ("solve", "explain"):
             for columns in WIDTHS:
                 result = run(command, f"@{name}", "-f", formulation, columns=columns)
-                assert result.code in (0, 2, 4), result.err
+                rateless = "no throughput or duration" in result.err  # a knapsack has values, not rates
+                assert result.code in (0, 2, 4) or (name == "knapsack" and result.code == 3 and rateless), result.err
                 _fits(result.out, columns)
     for columns in WIDTHS:
         _fits(run("validate", f"@{name}", columns=columns).out, columns)

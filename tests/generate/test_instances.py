@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Collection
 from itertools import combinations
 from pathlib import Path
@@ -11,16 +12,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import lil_array
 
 from optsched.generate.__main__ import main
 from optsched.generate.instances import INSTANCES, large
 from optsched.generate.profiles import best_rate
 from optsched.instance import read_instance
+from optsched.instance.topology import topology_graph
 
 SHIPPED = Path(__file__).parents[2] / "instances"
 NAMES = list(INSTANCES)
+README = (SHIPPED / "README.md").read_text()
 
 
 def shipped(name: str) -> dict[str, Any]:
@@ -28,8 +31,19 @@ def shipped(name: str) -> dict[str, Any]:
     return document
 
 
+RATED = ["quickstart", "infeasible", "packing", "large", "topology"]
+"""Those whose jobs have workloads with rates."""
+
+
+def node_sizes(pool: dict[str, Any]) -> list[int]:
+    """GPUs of the nodes that can take work."""
+    if isinstance(pool["nodes"], int):
+        return [pool["gpus_per_node"]] * pool["nodes"]
+    return [node["gpus"] for node in pool["nodes"] if node.get("state", "up") == "up"]
+
+
 def gpus_of(document: dict[str, Any]) -> dict[str, int]:
-    return {pool["name"]: pool["nodes"] * pool["gpus_per_node"] for pool in document["cluster"]["pools"]}
+    return {pool["name"]: sum(node_sizes(pool)) for pool in document["cluster"]["pools"]}
 
 
 def most_fair(document: dict[str, Any], leave_out: Collection[str] = (), pairs: bool = False) -> tuple[float, float]:
@@ -111,7 +125,7 @@ def test_instance_reads_back(name: str) -> None:
     assert (instance.jobs_table.arrival <= instance.now).all()
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "smd"])  # its rates are laws
+@pytest.mark.parametrize("name", RATED)
 def test_every_gang_has_a_rate_and_every_rate_a_place(name: str) -> None:
     document = shipped(name)
     pools = {pool["name"]: pool for pool in document["cluster"]["pools"]}
@@ -125,8 +139,8 @@ def test_every_gang_has_a_rate_and_every_rate_a_place(name: str) -> None:
                 by_nodes = entry if isinstance(entry, dict) else {"1": entry}
                 for nodes, speed in by_nodes.items():
                     assert 0 < speed <= int(count) * by_count["1"] * 1.001
-                    assert int(nodes) <= min(pool["nodes"], int(count))
-                    assert int(count) <= int(nodes) * pool["gpus_per_node"]
+                    assert int(nodes) <= min(len(node_sizes(pool)), int(count))
+                    assert int(count) <= int(nodes) * max(node_sizes(pool))
                 assert list(by_nodes.values()) == sorted(by_nodes.values(), reverse=True)  # wider is never faster
 
 
@@ -206,3 +220,88 @@ def test_large_is_bound_by_capacity() -> None:
 def test_large_keeps_steps_apart_where_draws_meet() -> None:
     jobs = large(jobs=20_000)["jobs"]
     assert len({job["steps"] for job in jobs}) == len(jobs)
+
+
+# --- the instances of other problems -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["topology", "unrelated", "leases", "knapsack"])
+def test_small_files(name: str) -> None:
+    assert (SHIPPED / f"{name}.json").stat().st_size < 20_000
+
+
+def test_topology_has_three_racks_and_a_drained_node() -> None:
+    instance = read_instance(SHIPPED / "topology.json")
+    graph = topology_graph(instance.cluster)
+    racks = [set(graph.neighbors(f"leaf/rack-{row}")) for row in range(3)]
+    assert all(len(rack - {"spine-0", "spine-1"}) == 4 for rack in racks)
+    assert {pool.name: sorted(pool.node_gpus.tolist()) for pool in instance.cluster.pools} == {
+        "a100": [4, 4, 8, 8, 8], "v100": [2, 2, 2, 4, 4, 4, 4]
+    }  # fmt: skip
+    assert [int((pool.node_state != 0).sum()) for pool in instance.cluster.pools] == [1, 0]
+    gangs = instance.jobs_table.gpus_min
+    assert len(gangs) == 12 and gangs.min() == 2 and gangs.max() == 8
+    assert (gangs.sum(), instance.cluster.gpus(0).sum()) == (50, 46)
+
+
+def durations(document: dict[str, Any]) -> np.ndarray:
+    return np.array([[option["duration"] for option in job["options"]] for job in document["jobs"]])
+
+
+def test_unrelated_has_the_optimum_that_the_readme_tells() -> None:
+    p = durations(shipped("unrelated"))
+    assert p.shape == (15, 3)
+    n, m = p.shape
+    once = np.hstack([np.kron(np.eye(n), np.ones(m)), np.zeros((n, 1))])
+    load = np.hstack([np.tile(np.eye(m), n) * p.ravel(), -np.ones((m, 1))])
+    cost = np.append(np.zeros(n * m), 1.0)
+    rows = [LinearConstraint(once, 1, 1), LinearConstraint(load, ub=0)]
+    whole = milp(cost, constraints=rows, integrality=np.append(np.ones(n * m), 0))
+    assert round(whole.fun) == told("unrelated", r"shortest makespan is (\d+) s")
+    split = milp(cost, constraints=rows)
+    assert split.fun <= whole.fun < split.fun + p.max()
+
+
+def test_knapsack_has_the_optimum_that_the_readme_tells() -> None:
+    document = shipped("knapsack")
+    options = [(row, option) for row, job in enumerate(document["jobs"]) for option in job["options"]]
+    assert len(document["jobs"]) == 24 and len(options) == 72
+    value = np.array([option["value"] for _, option in options])
+    once = np.array([[float(owner == row) for owner, _ in options] for row in range(24)])
+    names = [resource["name"] for resource in document["cluster"]["resources"]]
+    use = np.array([[option["uses"].get(name, 0.0) for _, option in options] for name in names])
+    capacity = [resource["capacity"] for resource in document["cluster"]["resources"]]
+    rows = [LinearConstraint(once, ub=1), LinearConstraint(use, ub=capacity)]
+    best = milp(-value, constraints=rows, integrality=np.ones(len(value)), options={"mip_rel_gap": 0})
+    relaxed = milp(-value, constraints=rows, bounds=(0, 1))
+    assert round(-best.fun) == told("knapsack", r"best value is ([\d,]+)")
+    assert np.floor(-relaxed.fun) == told("knapsack", r"relaxation reaches ([\d,]+)")
+
+
+def test_leases_can_all_be_kept_but_not_at_a_steady_pace() -> None:
+    instance = read_instance(SHIPPED / "leases.json")
+    table, lease = instance.jobs_table, instance.round
+    gang, needed = table.gpus_min, np.ceil(table.steps / lease)
+    due = (table.deadline / lease).astype(int)
+    T = due.max()
+    own, use = np.kron(np.eye(24), np.ones(T)), np.kron(gang, np.eye(T))
+    upper = (np.arange(T) < due[:, np.newaxis]).ravel().astype(float)
+    rows = [LinearConstraint(own, needed, needed), LinearConstraint(use, ub=16)]
+    assert milp(np.zeros(24 * T), constraints=rows, integrality=np.ones(24 * T), bounds=Bounds(0, upper)).success
+    assert (gang * table.steps / table.deadline).sum() > 16
+
+
+def told(name: str, pattern: str) -> int:
+    """A number that the README tells of an instance."""
+    (paragraph,) = re.findall(rf"^- \*\*{name}\.\*\*(.*?)(?=^- |^$)", README, re.MULTILINE | re.DOTALL)
+    match = re.search(pattern, " ".join(paragraph.split()))
+    assert match is not None, pattern
+    return int(match[1].replace(",", ""))
+
+
+def test_the_table_of_the_readme() -> None:
+    rows = re.findall(r"^\| `(\w+)\.json` \| (\d+) \| ([\d,]+)", README, re.MULTILINE)
+    assert [name for name, *_ in rows] == NAMES
+    for name, seed, jobs in rows:
+        assert inspect.signature(INSTANCES[name]).parameters["seed"].default == int(seed)
+        assert len(shipped(name)["jobs"]) == int(jobs.replace(",", ""))

@@ -1,0 +1,154 @@
+"""``optsched generate``: one command per generator, its options read off the generator's own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from optsched.cli.command import CONTEXT, Commands, Help, add_command
+from optsched.cli.export import write_instance
+from optsched.cli.options import OUTPUT
+from optsched.cli.progress import progress
+from optsched.cli.shell import Shell, check_target
+
+if TYPE_CHECKING:
+    from optsched.generate.generator import Generator
+
+EXAMPLES = {
+    "cluster": """
+        optsched generate cluster --jobs 200 --pools 3 --load 2 -o cluster.json
+        optsched generate cluster --jobs 500 --topology racks --unavailable 0.1 -o racks.yaml -q
+        optsched generate cluster --rows repeated --kinds 50 --elastic 0.2 --gangs 0.2,0.2,0 -o - | optsched solve -
+    """,
+    "unrelated": """
+        optsched generate unrelated --jobs 50 --machines 5 --correlation jobs --seed 7 -o unrelated.json
+    """,
+    "gap": """
+        optsched generate gap --type d --jobs 20 --agents 5 -o gap.json
+    """,
+    "knapsack": """
+        optsched generate knapsack --jobs 30 --resources 5 --tightness 0.25 --choices 3 -o knapsack.json
+    """,
+    "leases": """
+        optsched generate leases --jobs 40 --nodes 4 --tightness 1.5 -o leases.json
+    """,
+}
+METAVARS = {"integer": "N", "number": "X", "string": "TEXT"}
+GENERATED = "Instance"
+
+
+class Generators(Commands):
+    """The commands below ``generate``, made when one is looked for: their options come with pydantic and numpy."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in the order of the catalogue."""
+        self._make()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a generator."""
+        self._make()
+        return super().get_command(ctx, cmd_name)
+
+    def _make(self) -> None:
+        if self.commands:
+            return
+        from typer.main import get_group
+
+        from optsched.generate.catalogue import GENERATORS
+
+        app = typer.Typer(add_help_option=False, rich_markup_mode=None)
+        for name, generator in GENERATORS.items():
+            add_command(app, name, _command(generator), EXAMPLES[name])
+        self.commands.update(get_group(app).commands)
+
+
+def build_generators() -> typer.Typer:
+    """``generate`` without its commands, which come when they are needed."""
+    app = typer.Typer(cls=Generators, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None)
+    app.callback()(_generators)
+    return app
+
+
+def _generators(help: Help = False) -> None:
+    """Make an instance with a seeded generator."""
+
+
+def _command(generator: Generator) -> Callable[..., int]:
+    """A function whose parameters are the generator's options."""
+
+    def run(shell: Shell, output: str, **given: str | None) -> int:
+        from optsched.instance.files import kind_of
+
+        check_target(output)
+        kind = "json" if output == "-" else kind_of(Path(output))
+        with progress(shell, "generating"):
+            made = generator({name: text for name, text in given.items() if text is not None}, told=_flag)
+        write_instance(shell, made.instance, output, kind)
+        if not shell.quiet:
+            with progress(shell, "solving"):
+                notes = made.notes()
+            for note in notes:
+                shell.complain(note)
+        return 0
+
+    run.__doc__ = generator.words
+    run.__signature__ = inspect.Signature(_parameters(generator))  # type: ignore[attr-defined]
+    return run
+
+
+def _parameters(generator: Generator) -> list[inspect.Parameter]:
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    target = typer.Option(
+        "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT,
+        help="FILE.json, .yaml or .npz; - for JSON on standard output.",
+    )  # fmt: skip
+    parameters = [
+        inspect.Parameter("shell", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Shell),
+        inspect.Parameter("output", keyword, annotation=Annotated[str, target]),
+    ]
+    fields = generator.options.model_fields
+    for name, schema in generator.options.model_json_schema()["properties"].items():
+        option = typer.Option(
+            _flag(name),
+            metavar=_metavar(schema),
+            help=f"{schema['description']} {_limits(schema, fields[name].default)}".rstrip(),
+            rich_help_panel=OUTPUT if name == "name" else GENERATED,
+            show_default=False,
+        )
+        parameters.append(inspect.Parameter(name, keyword, default=None, annotation=Annotated[str | None, option]))
+    own = [parameter for parameter in parameters if parameter.name not in ("seed", "name", "output")]
+    last = [parameter for parameter in parameters if parameter.name in ("seed", "name", "output")]
+    return own + sorted(last, key=lambda parameter: ("seed", "output", "name").index(parameter.name))
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _metavar(schema: dict[str, Any]) -> str:
+    if "metavar" in schema:
+        return str(schema["metavar"])
+    return "|".join(schema["enum"]) if "enum" in schema else METAVARS[schema.get("type", "string")]
+
+
+def _limits(schema: dict[str, Any], default: Any) -> str:
+    """Range and default, such as ``[1 to 16; default: 4]``."""
+    parts = []
+    if "minimum" in schema and "maximum" in schema:
+        parts.append(f"{_number(schema['minimum'])} to {_number(schema['maximum'])}")
+    elif "exclusiveMinimum" in schema and "maximum" in schema:
+        parts.append(f"above {_number(schema['exclusiveMinimum'])}, to {_number(schema['maximum'])}")
+    if default is not None:
+        told = ",".join(map(_number, default)) if isinstance(default, tuple) else _number(default)
+        parts.append(f"default: {told}")
+    return f"[{'; '.join(parts)}]" if parts else ""
+
+
+def _number(value: Any) -> str:
+    whole = isinstance(value, float) and value.is_integer()
+    return f"{int(value):,}" if whole or isinstance(value, int) else str(value)

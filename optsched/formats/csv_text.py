@@ -1,0 +1,132 @@
+"""Tables in CSV: bytes to checked cells, with every error told by file, line and column."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from optsched.errors import InvalidInput
+from optsched.instance.reading import listed, show
+
+DELIMITERS = ",;\t"
+Kind = Literal["text", "number", "whole"]
+Cell = str | float | int
+
+
+@dataclass(frozen=True)
+class Row:
+    """Cells of a line that are not empty, by column; ``line`` counts from 1."""
+
+    line: int
+    cells: Mapping[str, Cell]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with its columns and its rows; empty lines are left out."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    def place(self, row: Row, column: str) -> str:
+        """Where a cell stands: ``jobs.csv:3:steps``."""
+        return f"{self.name}:{row.line}:{column}"
+
+
+def read_table(data: bytes, name: str, columns: Mapping[str, Kind], required: Sequence[str]) -> Table:
+    """Read a table whose first line names the columns.
+
+    UTF-8 with or without a byte order mark; any line ends; cells in double quotes; commas, semicolons or tabs between
+    cells, whichever the first line has most of. Spaces around cells don't count, nor do empty lines.
+
+    Parameters
+    ----------
+    name : str
+        Of the file, for messages.
+    columns : mapping
+        Columns that there may be, and what their cells hold.
+    required : sequence of str
+        Columns that there must be, without empty cells.
+
+    Raises
+    ------
+    InvalidInput
+        With ``file:line:column``, what was found and what was expected.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InvalidInput(f"{name}:{line}", f"the byte 0x{data[error.start]:02x}", "text in UTF-8") from None
+    lines = _lines(text, name)
+    first = next(lines, None)
+    if first is None:
+        raise InvalidInput(name, "an empty file", f"a first line with the columns, such as {','.join(required)}")
+    line, cells = first
+    header = [cell.strip() for cell in cells]
+    _check_header(f"{name}:{line}", header, columns, required)
+    rows = []
+    for line, cells in lines:
+        if len(cells) != len(header):
+            raise InvalidInput(f"{name}:{line}", f"{len(cells)} cells", f"{len(header)}, as in the first line")
+        given = {column: cell.strip() for column, cell in zip(header, cells, strict=True)}
+        rows.append(Row(line, {c: _value(cell, columns[c], f"{name}:{line}:{c}") for c, cell in given.items() if cell}))
+        for column in required:
+            if not given[column]:
+                raise InvalidInput(f"{name}:{line}:{column}", "nothing", _EXPECTED[columns[column]])
+    return Table(name, tuple(header), tuple(rows))
+
+
+def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
+    """(line number, cells) of the lines that are not empty; a quoted cell may go over several lines."""
+    head = next((line for line in text.splitlines() if line.strip(" \t,;")), "")
+    unquoted = "".join(head.split('"')[::2])
+    delimiter = max(DELIMITERS, key=unquoted.count)  # the first of equals: a comma
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    line = 1
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise InvalidInput(f"{name}:{line}", f"text that is not CSV ({error})", "quotes that are closed") from None
+        if any(cell.strip() for cell in cells):
+            yield line, cells
+        line = reader.line_num + 1
+
+
+def _check_header(where: str, header: Sequence[str], columns: Mapping[str, Kind], required: Sequence[str]) -> None:
+    for row, column in enumerate(header):
+        if column not in columns:
+            close = difflib.get_close_matches(column, columns, n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            found = f"an unknown column {show(column)}" if column else f"no name in column {row + 1}"
+            raise InvalidInput(where, found, f"some of {listed(columns)}{hint}")
+        if column in header[:row]:
+            raise InvalidInput(where, f"the column {column} a second time", "each column once")
+    for column in required:
+        if column not in header:
+            raise InvalidInput(where, f"no column {column}", f"one, beside {listed(header)}")
+
+
+_EXPECTED = {"text": "a text", "number": "a number", "whole": "a whole number"}
+
+
+def _value(cell: str, kind: Kind, place: str) -> Cell:
+    if kind == "text":
+        return cell
+    try:
+        number = int(cell) if kind == "whole" else float(cell)
+        if math.isfinite(number) and "_" not in cell:
+            return number
+    except (ValueError, OverflowError):
+        pass
+    hint = " with a point, not a comma" if kind == "number" and "," in cell else ""
+    raise InvalidInput(place, show(cell), _EXPECTED[kind] + hint)

@@ -1,0 +1,35 @@
+"""The generators by name, and `generate`, which runs one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from optsched.errors import UsageError
+from optsched.generate.cluster import CLUSTER
+from optsched.generate.gap import GAP
+from optsched.generate.generator import Generated, Generator
+from optsched.generate.knapsack import KNAPSACK
+from optsched.generate.leases import LEASES
+from optsched.generate.unrelated import UNRELATED
+
+GENERATORS: dict[str, Generator] = {
+    "cluster": CLUSTER,
+    "unrelated": UNRELATED,
+    "gap": GAP,
+    "knapsack": KNAPSACK,
+    "leases": LEASES,
+}
+"""All generators by name."""
+
+
+def generate(kind: str, **options: Any) -> Generated:
+    """Make an instance, for example ``generate("cluster", jobs=1_000_000, seed=7).instance``.
+
+    Raises
+    ------
+    UsageError
+        Naming the kind or the option that is wrong, what was found and what was expected.
+    """
+    if kind not in GENERATORS:
+        raise UsageError(f"no generator {kind!r}, expected one of {', '.join(GENERATORS)}")
+    return GENERATORS[kind](options)

@@ -1,0 +1,140 @@
+"""What a generator is: options with ranges, a function that makes an instance, and notes about the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
+
+from optsched.arrays import FloatArray
+from optsched.errors import UsageError
+from optsched.instance import Instance
+from optsched.instance.reading import show, translate
+
+LargeCount = Annotated[int, Field(ge=1, le=10_000_000)]
+"""Jobs that are kept as arrays."""
+SmallCount = Annotated[int, Field(ge=1, le=100_000)]
+"""Jobs that bring a list of options each."""
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class GeneratorOptions(BaseModel):
+    """Base of all options; a field's description is its help on the command line."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seed: Annotated[int, Field(ge=0, lt=2**63, description="Same seed, same bytes.")] = 1
+    name: Annotated[str | None, Field(min_length=1, description="Of the instance.")] = None
+
+    def titled(self, default: str) -> str:
+        """Name of the instance: the given one, else the default with the seed."""
+        return f"{default}-s{self.seed}" if self.name is None else self.name
+
+    def random(self) -> np.random.Generator:
+        """A fresh stream of random numbers."""
+        return np.random.default_rng(self.seed)
+
+
+Options = TypeVar("Options", bound=GeneratorOptions)
+
+
+def _nothing() -> tuple[str, ...]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Generated:
+    """An instance fresh from its generator.
+
+    Attributes
+    ----------
+    instance : Instance
+    notes : callable
+        Returns lines about it for people, such as how scarce capacity is. May solve a program, hence on demand.
+    """
+
+    instance: Instance
+    notes: Callable[[], tuple[str, ...]] = _nothing
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A kind of instances.
+
+    Attributes
+    ----------
+    options : type of GeneratorOptions
+    make : callable
+        Options -> `Generated`; the same options give the same instance, bit by bit.
+    words : str
+        What it makes, in one sentence.
+    """
+
+    options: type[GeneratorOptions]
+    make: Callable[[Any], Generated]
+    words: str
+
+    def __call__(self, given: Mapping[str, Any], told: Callable[[str], str] = str) -> Generated:
+        """Check the options and make the instance.
+
+        Parameters
+        ----------
+        told : function
+            How messages call a field: ``jobs``, or ``--jobs`` on the command line.
+
+        Raises
+        ------
+        UsageError
+            With the option's name, what was found and what was expected.
+        """
+        try:
+            return self.make(self.options.model_validate(dict(given)))
+        except ValidationError as error:
+            wrong = translate(error, "", self.options)
+            name, found, expected = wrong.path, wrong.found, wrong.expected
+        except BadOption as error:
+            name, found, expected = error.option, error.found, error.expected
+        raise UsageError(f"{told(name)}: found {found}, expected {expected}")
+
+
+class BadOption(Exception):
+    """Raised by a generator when an option turns out not to work with the others."""
+
+    def __init__(self, option: str, found: str, expected: str) -> None:
+        super().__init__(f"{option}: found {found}, expected {expected}")
+        self.option, self.found, self.expected = option, found, expected
+
+
+def split(count: int) -> BeforeValidator:
+    """Numbers given as one text, such as ``0.1,0.15,0.05``, or as a sequence of that length."""
+
+    def parts(value: object) -> object:
+        found = value.split(",") if isinstance(value, str) else value
+        if not isinstance(found, list | tuple) or len(found) != count:
+            raise refused("", value, f"{count} shares with commas between them")
+        return found
+
+    return BeforeValidator(parts)
+
+
+def refused(option: str, found: object, expected: str) -> PydanticCustomError:
+    """The error of a validator of a whole model: names the option that is wrong."""
+    return PydanticCustomError(
+        "optsched", "{expected}", {"subpath": option, "found": show(found), "expected": expected}
+    )
+
+
+def significant(values: FloatArray, digits: int) -> FloatArray:
+    """Values rounded to so many significant digits; zeros stay.
+
+    Rounded numbers are short in files, and the last bits of exponentials, in which processors differ, are gone.
+    """
+    with np.errstate(divide="ignore"):
+        exponent = np.where(values > 0, np.floor(np.log10(values)), 0.0)
+    places = digits - 1 - exponent
+    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
+    return np.asarray(np.round(values * up / down) / up * down)

@@ -1,0 +1,82 @@
+"""Multi-dimensional and multiple-choice knapsacks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from optsched.arrays import IntArray
+from optsched.generate.generator import Generated, Generator, GeneratorOptions, SmallCount
+from optsched.instance import Instance
+
+
+class KnapsackOptions(GeneratorOptions):
+    """Options of `knapsack`."""
+
+    jobs: Annotated[SmallCount, Field(description="Jobs.")] = 100
+    resources: Annotated[int, Field(ge=1, le=1000, description="Resources.")] = 5
+    tightness: Annotated[
+        float, Field(gt=0, le=1, allow_inf_nan=False, description="Capacity over what all jobs use; 1: all fit.")
+    ] = 0.5
+    choices: Annotated[
+        int, Field(ge=1, le=100, description="Options of a job, of which one runs at most; 1: the plain knapsack.")
+    ] = 1
+
+
+def draw(options: KnapsackOptions) -> tuple[IntArray, IntArray, IntArray]:
+    """Uses r, shape (jobs, choices, resources); values u, shape (jobs, choices); capacities b, shape (resources,).
+
+    With n jobs and K resources, as in P. C. Chu and J. E. Beasley 1998, A genetic algorithm for the multidimensional
+    knapsack problem::
+
+        r_jck ~ U{0..1000}
+        b_k   = tightness * sum_j max_c r_jck           rounded down
+        u_jc  = sum_k r_jck / K + 500 q_jc,  q ~ U(0, 1)   rounded; at least 1
+
+    Values go with uses, which is what makes these hard. The authors have one choice, and tightness 0.25, 0.5 and 0.75;
+    their uses are in U(0, 1000). The largest of several choices keeps "tightness 1: everything fits" true.
+    """
+    random, K = options.random(), options.resources
+    r = random.integers(0, 1000, (options.jobs, options.choices, K), endpoint=True)
+    b = np.floor(options.tightness * r.max(axis=1).sum(axis=0) * (1 + 1e-12)).astype(np.int64)
+    u = np.maximum(np.round(r.sum(axis=2) / K + 500.0 * random.random(r.shape[:2])), 1.0).astype(np.int64)
+    return r, u, b
+
+
+def knapsack(options: KnapsackOptions) -> Generated:
+    """Resources r0, r1, ... of the cluster; each job has options with what they use and what they are worth.
+
+    The pool is there because a cluster has one; nobody uses it.
+    """
+    r, u, b = draw(options)
+    names = [f"r{k}" for k in range(options.resources)]
+    jobs = [
+        {
+            "id": f"j{j}",
+            "options": [
+                {"uses": {name: use for name, use in zip(names, row, strict=True) if use}, "value": value}
+                for row, value in zip(uses, values, strict=True)
+            ],
+        }
+        for j, (uses, values) in enumerate(zip(r.tolist(), u.tolist(), strict=True))
+    ]
+    choices = "" if options.choices == 1 else f"x{options.choices}"
+    document = {
+        "format": "optsched-instance/1",
+        "name": options.titled(f"knapsack-{options.jobs}{choices}-{options.resources}"),
+        "cluster": {
+            "pools": [{"name": "unused", "nodes": 0, "gpus_per_node": 1}],
+            "resources": [
+                {"name": name, "capacity": capacity} for name, capacity in zip(names, b.tolist(), strict=True)
+            ],
+        },
+        "jobs": jobs,
+    }
+    return Generated(Instance.from_document(document))
+
+
+KNAPSACK = Generator(
+    KnapsackOptions, knapsack, "Knapsacks with several resources, and several options per job if asked for."
+)

@@ -1,0 +1,126 @@
+"""Gangs with deadlines on one pool, in rounds that are leases: whoever has one keeps it to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from optsched.arrays import IntArray
+from optsched.generate.generator import Generated, Generator, GeneratorOptions, SmallCount
+from optsched.generate.profiles import Site
+from optsched.instance import Instance
+
+GANGS, GANG_SHARES = np.array([1, 2, 4, 8]), np.array([0.5, 0.2, 0.2, 0.1])
+WEIGHTS, WEIGHT_SHARES = np.array([1, 2, 4]), np.array([0.8, 0.15, 0.05])
+
+
+class LeasesOptions(GeneratorOptions):
+    """Options of `leases`."""
+
+    jobs: Annotated[SmallCount, Field(description="Jobs.")] = 40
+    nodes: Annotated[int, Field(ge=1, le=10_000, description="Nodes of the pool.")] = 2
+    gpus_per_node: Annotated[int, Field(ge=1, le=64, description="GPUs of a node.")] = 8
+    lease: Annotated[
+        float, Field(ge=1, le=1e7, allow_inf_nan=False, description="Length of a lease, seconds; also the round.")
+    ] = 1800.0
+    longest: Annotated[int, Field(ge=1, le=1000, description="Most leases that a job needs.")] = 6
+    tightness: Annotated[
+        float,
+        Field(
+            ge=0.01, le=100, allow_inf_nan=False,
+            description="At most 1: a plan keeps all deadlines; above, deadlines are earlier than in that plan.",
+        ),
+    ] = 0.8  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Leases:
+    """Jobs in units of leases, arrays of shape (jobs,).
+
+    Attributes
+    ----------
+    gang, needed : IntArray
+        GPUs g_i, and leases b_i that the job must have.
+    planned : IntArray
+        End of the job in the plan that was made with it: the number of the lease after its last one.
+    due : IntArray
+        Leases from 0 to due - 1 may be used.
+    gpus : int
+    """
+
+    gang: IntArray
+    needed: IntArray
+    planned: IntArray
+    due: IntArray
+    gpus: int
+
+    def overfull(self) -> tuple[int, int] | None:
+        """A lease T and the GPU leases needed before it, where these exceed T x gpus: no plan keeps all deadlines.
+
+        Every plan keeps sum of g_i b_i over the jobs with due_i <= T at most T x gpus, for every T.
+        """
+        needed = np.cumsum(np.bincount(self.due, weights=self.gang * self.needed))
+        wrong = np.flatnonzero(needed > np.arange(len(needed)) * self.gpus)
+        return None if len(wrong) == 0 else (int(wrong[-1]), int(needed[wrong[-1]]))
+
+
+def draw(options: LeasesOptions) -> Leases:
+    """Draw gangs and lengths, make a plan, and set deadlines by it: due_i = max(b_i, ceil(planned_i / tightness)).
+
+    The plan gives each job, in a drawn order, the first b_i leases that have g_i GPUs left.
+    """
+    random, gpus = options.random(), options.nodes * options.gpus_per_node
+    fits = gpus >= GANGS
+    gang = random.choice(GANGS[fits], options.jobs, p=GANG_SHARES[fits] / GANG_SHARES[fits].sum())
+    needed = random.integers(1, options.longest, options.jobs, endpoint=True)
+    free = np.full(2 * options.longest, gpus)
+    planned = np.zeros(options.jobs, np.int64)
+    start = 0  # leases before it are full
+    for job in range(options.jobs):
+        while len(taken := start + np.flatnonzero(free[start:] >= gang[job])[: needed[job]]) < needed[job]:
+            free = np.concatenate([free, np.full(len(free), gpus)])
+        free[taken] -= gang[job]
+        planned[job] = taken[-1] + 1
+        while start < len(free) and free[start] == 0:
+            start += 1
+    due = np.maximum(needed, np.ceil(planned / options.tightness).astype(np.int64))
+    return Leases(gang, needed, planned, due, gpus)
+
+
+def leases(options: LeasesOptions) -> Generated:
+    """One pool; every job runs at 1 step/s, so its steps are seconds, and needs b_i leases, the last one not full."""
+    plan = draw(options)
+    random = np.random.default_rng([options.seed, 1])
+    seconds = np.ceil((plan.needed - 0.9 * random.random(options.jobs)) * options.lease)
+    seconds = np.minimum(seconds, plan.needed * options.lease)
+    weights = random.choice(WEIGHTS, options.jobs, p=WEIGHT_SHARES)
+    instance = Instance.from_arrays(
+        pools=[Site("v100", "V100-SXM2-16GB", options.nodes, options.gpus_per_node).document()],
+        throughput=np.ones((options.jobs, 1)),
+        gpus=plan.gang,
+        steps=seconds,
+        weight=weights,
+        deadline=plan.due * options.lease,
+        name=options.titled(f"leases-{options.jobs}-{plan.gpus}"),
+        round=options.lease,
+    )
+    return Generated(instance, lambda: (_verdict(plan, options),))
+
+
+def _verdict(plan: Leases, options: LeasesOptions) -> str:
+    if options.tightness <= 1:
+        return "a plan that keeps all deadlines exists, by construction"
+    overfull = plan.overfull()
+    if overfull is None:
+        return "whether all deadlines can be kept is not known"
+    lease, needed = overfull
+    return (
+        f"not all deadlines can be kept: the jobs due by {lease * options.lease:g} s need {needed:,} GPU leases, "
+        f"and there are {lease * plan.gpus:,}"
+    )
+
+
+LEASES = Generator(LeasesOptions, leases, "Gangs with deadlines on one pool, where the round is a lease.")

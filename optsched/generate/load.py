@@ -1,0 +1,100 @@
+r"""How scarce capacity is: the level of max-min fairness against what a job could reach alone.
+
+With the throughput T_ij of job i on pool j, weights w_i, gangs s_i, pools of W_j GPUs, a_ij = T_ij s_i / (w_i prop_i)
+and prop_i = sum_j T_ij W_j / sum_j W_j, max-min fairness maximises t with a_i . x_i >= t, sum_j x_ij <= 1 and
+sum_i s_i x_ij <= W_j. No allocation gets beyond
+
+    tmax = min_i max_j a_ij                   every job alone in its best pool
+    t*  <= p . W / sum_i min_j p_j s_i / a_ij    for any prices p >= 0 of the pools
+
+(weak duality: at prices p job i pays at least t min_j p_j s_i / a_ij for the level t, and all jobs together at most
+p . W). Where the second bound is below the first, capacity binds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+
+SAMPLE = 4096
+"""Jobs that the prices are made from; the bound then counts all of them."""
+STEPS = 200
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What jobs want, arrays over jobs.
+
+    Attributes
+    ----------
+    slow, fast : FloatArray, shape (jobs, pools)
+        steps/s at the fewest and at the most GPUs that the job can have (equal for a gang); 0 where it cannot run.
+        More GPUs never give more steps/s per GPU.
+    gang : IntArray, shape (jobs,)
+        Fewest GPUs, s_i.
+    weight : FloatArray, shape (jobs,)
+    sharing : FloatArray, shape (jobs,)
+        Lower bound of the GPUs that a job holds of its own over s_i, 1 without co-location: of two jobs that slow each
+        other down by f on the same GPUs each counts as holding f / 2 at full speed.
+    """
+
+    slow: FloatArray
+    fast: FloatArray
+    gang: IntArray
+    weight: FloatArray
+    sharing: FloatArray
+
+    def first(self, count: int) -> Demand:
+        """The first jobs."""
+        return Demand(*(getattr(self, name)[:count] for name in ("slow", "fast", "gang", "weight", "sharing")))
+
+    def fitting(self, W: FloatArray) -> Demand:
+        """With the rates of gangs that are larger than the pool set to 0."""
+        slow = np.where(self.gang[:, np.newaxis] <= W, self.slow, 0.0)
+        return Demand(slow, np.where(slow > 0, self.fast, 0.0), self.gang, self.weight, self.sharing)
+
+
+def normaliser(demand: Demand, W: FloatArray) -> FloatArray:
+    """w_i prop_i / s_i, shape (jobs,): rates over it are levels."""
+    return np.asarray(demand.weight / demand.gang * (demand.slow @ (W / W.sum())))
+
+
+def highest(demand: Demand, W: FloatArray) -> float:
+    """Tmax: the level of the job that reaches least alone."""
+    return float((demand.fast.max(axis=1) / normaliser(demand, W)).min())
+
+
+def costs(demand: Demand, W: FloatArray, prices: FloatArray) -> tuple[FloatArray, IntArray]:
+    """GPUs x price that a level of 1 costs each job at least, and the pool where it does; shapes (jobs,)."""
+    with np.errstate(divide="ignore"):
+        per_step = prices / demand.slow  # inf where it cannot run
+    pool = per_step.argmin(axis=1)
+    least = per_step[np.arange(len(pool)), pool]
+    return demand.sharing * demand.gang * normaliser(demand, W) * least, pool
+
+
+def level_bound(demand: Demand, W: FloatArray, prices: FloatArray) -> float:
+    """Upper bound of t* at these prices."""
+    return float(prices @ W / costs(demand, W, prices)[0].sum())
+
+
+def balanced_prices(demand: Demand, W: FloatArray) -> FloatArray:
+    """Prices that make the bound small: raised where a sample of the jobs wants more than its share, else lowered.
+
+    The best of `STEPS` multiplicative steps; any prices give a valid bound. Normalised to p . W = 1.
+    """
+    sample = demand.first(SAMPLE)
+    prices = np.full(len(W), 1.0 / W.sum())
+    best, kept = np.inf, prices
+    for step in range(STEPS):
+        cost, pool = costs(sample, W, prices)
+        bound = 1.0 / cost.sum()
+        if bound < best:
+            best, kept = bound, prices
+        wanted = np.bincount(pool, weights=cost, minlength=len(W)) / prices / W
+        prices = prices * (0.1 + wanted / wanted.max()) ** (1.0 / (2.0 + 0.2 * step))
+        prices /= prices @ W
+    return kept

@@ -1,0 +1,82 @@
+"""Unrelated machines, R || Cmax: every job has a duration on every machine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from optsched.arrays import IntArray
+from optsched.generate.generator import Generated, Generator, GeneratorOptions, SmallCount, refused
+from optsched.instance import Instance
+
+Whole = Annotated[int, Field(ge=1, le=10**9)]
+
+
+class UnrelatedOptions(GeneratorOptions):
+    """Options of `unrelated`."""
+
+    jobs: Annotated[SmallCount, Field(description="Jobs.")] = 100
+    machines: Annotated[int, Field(ge=1, le=1000, description="Machines, one pool of one GPU each.")] = 10
+    low: Annotated[Whole, Field(description="Shortest duration drawn, whole seconds.")] = 10
+    high: Annotated[Whole, Field(description="Longest duration drawn, whole seconds.")] = 100
+    correlation: Annotated[
+        Literal["none", "jobs", "machines"],
+        Field(
+            description="none: all durations drawn alone; jobs, machines: a drawn base per job or machine, plus noise."
+        ),
+    ] = "none"
+    noise: Annotated[Whole, Field(description="Largest noise on a base, whole seconds.")] = 20
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.high < self.low:
+            raise refused("high", self.high, f"at least low, {self.low}")
+        return self
+
+
+def durations(options: UnrelatedOptions) -> IntArray:
+    """p_ij, whole seconds, shape (jobs, machines).
+
+    ::
+
+        none      p_ij ~ U{low..high}
+        jobs      p_ij = b_i + d_ij,  b_i ~ U{low..high},  d_ij ~ U{1..noise}
+        machines  p_ij = a_j + d_ij,  a_j ~ U{low..high},  d_ij ~ U{1..noise}
+
+    the three classes that studies of R || Cmax use (for example Fanjul-Peyro and Ruiz 2010, Iterated greedy local
+    search methods for unrelated parallel machine scheduling), with ranges that can be chosen.
+    """
+    random, shape = options.random(), (options.jobs, options.machines)
+    if options.correlation == "none":
+        return random.integers(options.low, options.high, shape, endpoint=True)
+    bases = {"jobs": (options.jobs, 1), "machines": (1, options.machines)}[options.correlation]
+    base = random.integers(options.low, options.high, bases, endpoint=True)
+    return np.asarray(base + random.integers(1, options.noise, shape, endpoint=True))
+
+
+def unrelated(options: UnrelatedOptions) -> Generated:
+    """Machines m0, m1, ... are pools of one GPU; each job has one option per machine with its exact duration."""
+    p = durations(options)
+    machines = [f"m{j}" for j in range(options.machines)]
+    jobs = [
+        {
+            "id": f"j{i}",
+            "options": [
+                {"pool": machine, "gpus": 1, "duration": duration}
+                for machine, duration in zip(machines, row, strict=True)
+            ],
+        }
+        for i, row in enumerate(p.tolist())
+    ]
+    document = {
+        "format": "optsched-instance/1",
+        "name": options.titled(f"unrelated-{options.jobs}x{options.machines}"),
+        "cluster": {"pools": [{"name": machine, "nodes": 1, "gpus_per_node": 1} for machine in machines]},
+        "jobs": jobs,
+    }
+    return Generated(Instance.from_document(document))
+
+
+UNRELATED = Generator(UnrelatedOptions, unrelated, "Unrelated machines (R || Cmax): exact durations, job by machine.")

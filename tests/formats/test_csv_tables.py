@@ -1,0 +1,303 @@
+"""Tables in CSV as instances: what spreadsheets write is read, and every error names file, line and column."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optsched.errors import InvalidInput
+from optsched.formats.csv_tables import JOBS as JOB_COLUMNS
+from optsched.formats.csv_tables import POOLS as POOL_COLUMNS
+from optsched.formats.csv_tables import RATES as RATE_COLUMNS
+from optsched.formats.csv_tables import import_csv, read_jobs, read_pools, read_rates
+from optsched.formats.csv_text import read_table
+from optsched.instance import Instance
+
+JOBS = "id,workload,gpus,steps,weight,arrival,deadline,tenant\na,net,2,1000,1.5,10,7200,x\nb,small,,,,,,\n"
+RATES = "workload,pool,gpus,throughput\nnet,v100,1,6\nnet,v100,2,10.5\nsmall,k80,,0.5\n"
+POOLS = "name,nodes,gpus_per_node,gpu,gpu_memory\nv100,2,4,V100,16\nk80,8,,,\n"
+
+
+def imported(jobs: str | bytes = JOBS, rates: str | bytes = RATES, pools: str | bytes = POOLS, **more: Any) -> Instance:
+    data = [text if isinstance(text, bytes) else text.encode() for text in (jobs, rates, pools)]
+    job_table, rate_table = read_jobs(data[0], "jobs.csv"), read_rates(data[1], "rates.csv")
+    return import_csv(job_table, rate_table, read_pools(data[2], "pools.csv"), **more)
+
+
+def test_everything_lands_where_it_belongs() -> None:
+    document = imported(name="mine", now=60, round=30).to_document()
+    assert (document["name"], document["now"], document["round"]) == ("mine", 60, 30)
+    v100, k80 = document["cluster"]["pools"]
+    assert v100 == {"name": "v100", "gpu": "V100", "nodes": 2, "gpus_per_node": 4, "gpu_memory": 16}
+    assert k80 == {"name": "k80", "gpu": "k80", "nodes": 8, "gpus_per_node": 1}
+    assert document["workloads"] == {
+        "net": {"throughput": {"v100": {"1": 6, "2": 10.5}}}, "small": {"throughput": {"k80": {"1": 0.5}}}
+    }  # fmt: skip
+    assert [tenant["name"] for tenant in document["tenants"]] == ["x"]
+    assert document["jobs"] == [
+        {
+            "id": "a", "workload": "net", "gpus": 2, "steps": 1000, "weight": 1.5, "arrival": 10, "deadline": 7200,
+            "deadline_kind": "hard", "tenant": "x",
+        },
+        {"id": "b", "workload": "small", "gpus": 1, "steps": 1, "arrival": 0},
+    ]  # fmt: skip
+
+
+def test_few_columns_are_enough() -> None:
+    instance = imported("workload\nnet\nsmall\nnet\n")
+    assert [job.id for job in instance.jobs] == ["j0", "j1", "j2"]
+    assert instance.jobs_table.weight.tolist() == [1, 1, 1]
+
+
+def test_elastic_jobs_and_gpu_types() -> None:
+    instance = imported(
+        "workload,gpus,gpus_min,gpus_max\nnet,,1,4\nnet,2,,\n", "workload,gpu,throughput\nnet,V100,3\nsmall,k80,1\n"
+    )
+    assert [job.gpus for job in instance.jobs] == [(1, 4), (2, 2)]
+    assert instance.to_document()["workloads"]["net"] == {"throughput": {"V100": {"1": 3}}}
+
+
+def test_pools_may_be_documents() -> None:
+    tables = read_jobs(JOBS.encode(), "jobs.csv"), read_rates(RATES.encode(), "rates.csv")
+    pools = [{"name": "v100", "nodes": 1, "gpus_per_node": 2}, {"name": "k80", "nodes": 1, "gpus_per_node": 1}]
+    assert import_csv(*tables, pools).cluster.gpus(0).tolist() == [2, 1]
+    with pytest.raises(InvalidInput, match=r'^cluster\.pools\[1\]\.name: found "v100" a second time'):
+        import_csv(*tables, [pools[0], *pools])
+
+
+# --- what spreadsheets write ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("quoted", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_dialects(delimiter: str, end: str, mark: bytes, quoted: int) -> None:
+    def written(text: str) -> bytes:
+        paper = io.StringIO()
+        rows = list(csv.reader(io.StringIO(text)))
+        csv.writer(paper, delimiter=delimiter, lineterminator=end, quoting=quoted).writerows(rows)  # type: ignore[arg-type]
+        return mark + paper.getvalue().encode()
+
+    instance = imported(written(JOBS), written(RATES), written(POOLS))
+    assert instance.sha256 == imported().sha256
+
+
+def test_empty_lines_spaces_and_a_missing_last_end() -> None:
+    jobs = "\n , ,,,,,,\n" + JOBS.replace("\n", "\n\n").replace(",", " , ").rstrip() + "\n,,,,,,,\n\n"
+    assert imported(jobs, RATES.rstrip()).sha256 == imported().sha256
+
+
+def test_quotes_hold_delimiters_ends_of_lines_and_quotes() -> None:
+    name = 'a "big", odd;\nnet'
+    quoted = '"a ""big"", odd;\nnet"'
+    jobs = f"workload,steps\n{quoted},5\n{quoted},x\n"
+    with pytest.raises(InvalidInput, match=r'^jobs\.csv:4:steps: found "x", expected a number$'):
+        imported(jobs, f"workload,pool,throughput\n{quoted},v100,2\n")
+    instance = imported(jobs.replace("x", "6"), f"workload,pool,throughput\n{quoted},v100,2\n")
+    assert [workload.name for workload in instance.workloads] == [name]
+
+
+def test_a_header_in_quotes_does_not_choose_the_delimiter() -> None:
+    table = read_table(b'"a;;;b",c\n1,2\n', "t.csv", {"a;;;b": "whole", "c": "whole"}, ["c"])
+    assert table.rows[0].cells == {"a;;;b": 1, "c": 2}
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp")), min_size=1, max_size=8)
+
+
+@given(st.lists(st.tuples(TEXT, st.floats(0, 1e9), st.integers(1, 9)), min_size=1, max_size=8), st.sampled_from(",;\t"))
+@settings(max_examples=60, deadline=None)
+def test_what_is_written_is_read(rows: list[tuple[str, float, int]], delimiter: str) -> None:
+    columns = {"text": "text", "number": "number", "whole": "whole"}
+    paper = io.StringIO()
+    csv.writer(paper, delimiter=delimiter).writerows([list(columns), *rows])
+    table = read_table(paper.getvalue().encode(), "t.csv", columns, list(columns))  # type: ignore[arg-type]
+    assert [tuple(row.cells.values()) for row in table.rows] == rows
+    assert [row.line for row in table.rows] == list(range(2, len(rows) + 2))
+
+
+# --- errors --------------------------------------------------------------------------------------------------------
+
+HEAD = "id,workload,gpus,steps,weight,arrival,deadline,tenant\n"
+WRONG_JOBS = {
+    "empty": ("", "jobs.csv: found an empty file, expected a first line with the columns, such as workload"),
+    "blank": ("\n \n", "jobs.csv: found an empty file, expected a first line with the columns, such as workload"),
+    "no rows": ("workload\n", "jobs.csv: found no line below the first, expected at least one job"),
+    "unknown column": (
+        "workload,prio\nnet,1\n", 'jobs.csv:1: found an unknown column "prio", expected some of id, workload, gpus, '),
+    "near column": ("workload,step\nnet,1\n", "(did you mean steps?)"),
+    "column without a name": ("workload,,steps\nnet,,1\n", "jobs.csv:1: found no name in column 2, expected some of"),
+    "column twice": (
+        "workload,steps,steps\nnet,1,2\n", "jobs.csv:1: found the column steps a second time, expected each column"),
+    "no workload column": ("\nid,steps\na,1\n", "jobs.csv:2: found no column workload, expected one, beside id, steps"),
+    "no workload": (HEAD + "a,,1,,,,,\n", "jobs.csv:2:workload: found nothing, expected a text"),
+    "unknown workload": (
+        HEAD + "a,nut,1,,,,,\n",
+        'jobs.csv:2:workload: found "nut", expected one of the workloads of rates.csv: net, small'),
+    "too few cells": (HEAD + "a,net\n", "jobs.csv:2: found 2 cells, expected 8, as in the first line"),
+    "too many cells": ("workload\nnet,1\n", "jobs.csv:2: found 2 cells, expected 1, as in the first line"),
+    "id twice": (HEAD + "a,net,,,,,,\n\na,net,,,,,,\n", 'jobs.csv:4:id: found "a" a second time, expected ids that'),
+    "gpus of text": (HEAD + "a,net,two,,,,,\n", 'jobs.csv:2:gpus: found "two", expected a whole number'),
+    "half a gpu": (HEAD + "a,net,1.5,,,,,\n", 'jobs.csv:2:gpus: found "1.5", expected a whole number'),
+    "no gpu": (HEAD + "a,net,0,,,,,\n", "jobs.csv:2:gpus: found 0, expected a number of at least 1"),
+    "steps of text": (HEAD + "a,net,,many,,,,\n", 'jobs.csv:2:steps: found "many", expected a number'),
+    "decimal comma": (
+        "workload;steps\nnet;1,5\n", 'jobs.csv:2:steps: found "1,5", expected a number with a point, not a comma'),
+    "underscores": (HEAD + "a,net,,1_000,,,,\n", 'jobs.csv:2:steps: found "1_000", expected a number'),
+    "infinite steps": (HEAD + "a,net,,inf,,,,\n", 'jobs.csv:2:steps: found "inf", expected a number'),
+    "steps below 0": (HEAD + "a,net,,-1,,,,\n", "jobs.csv:2:steps: found -1.0, expected a number of at least 0"),
+    "weight 0": (HEAD + "a,net,,,0,,,\n", "jobs.csv:2:weight: found 0.0, expected a number above 0"),
+    "arrival": (HEAD + "a,net,,,,noon,,\n", 'jobs.csv:2:arrival: found "noon", expected a number'),
+    "deadline before arrival": (HEAD + "a,net,,,,9,5,\n", "jobs.csv:2:deadline: found 5"),
+    "one end of a range": (
+        "workload,gpus_min,gpus_max\nnet,1,\n",
+        "jobs.csv:2:gpus_max: found nothing, expected a whole number, as the other end of the range is given"),
+    "other end of a range": ("workload,gpus_max\nnet,1\n", "jobs.csv:2:gpus_min: found nothing, expected a whole"),
+    "range and gang": (
+        "workload,gpus,gpus_min,gpus_max\nnet,1,1,2\n",
+        "jobs.csv:2:gpus: found 1 beside a range, expected gpus or a range, not both"),
+    "range upside down": ("workload,gpus_min,gpus_max\nnet,4,2\n", "jobs.csv:2:gpus_max: found min 4 above max 2"),
+    "open quote": (
+        'workload,steps\n"net,1\nsmall,2\n', "jobs.csv:2: found text that is not CSV (unexpected end of data), ex"),
+    "not UTF-8": (b"workload\nn\xe4t\n", "jobs.csv:2: found the byte 0xe4, expected text in UTF-8"),
+    "UTF-16": ("workload\nnet\n".encode("utf-16"), "jobs.csv:1: found the byte 0xff, expected text in UTF-8"),
+}  # fmt: skip
+WRONG_RATES = {
+    "no place": ("workload,throughput\nnet,1\n", "rates.csv:1: found neither column pool nor gpu, expected one of"),
+    "two places": ("workload,pool,gpu,throughput\nnet,v100,V100,1\n", "rates.csv:1: found both columns pool and gpu"),
+    "empty place": ("workload,pool,throughput\nnet,,1\n", "rates.csv:2:pool: found nothing, expected a text"),
+    "unknown pool": (
+        "workload,pool,throughput\nnet,v1000,1\n",
+        'rates.csv:2:pool: found "v1000", expected one of the pools v100, k80'),
+    "unknown type": (
+        "workload,gpu,throughput\nnet,v100,1\n",
+        'rates.csv:2:gpu: found "v100", expected one of the GPU types V100, k80'),
+    "negative": (RATES + "net,k80,1,-1\n", "rates.csv:5:throughput: found -1.0, expected 0, or a rate in steps/s from"),
+    "nan": (RATES + "net,k80,1,nan\n", 'rates.csv:5:throughput: found "nan", expected a number'),
+    "absurd": (RATES + "net,k80,1,1e200\n", "rates.csv:5:throughput: found 1e+200, expected 0, or a rate in steps/s"),
+    "none": (RATES + "net,k80,1,\n", "rates.csv:5:throughput: found nothing, expected a number"),
+    "0 GPUs": (RATES + "net,k80,0,1\n", "rates.csv:5:gpus: found 0, expected a whole number of GPUs, at least 1"),
+    "huge count": (RATES + "net,k80,9999999999,1\n", "rates.csv:5:gpus: found 9999999999, expected a whole number of"),
+    "twice": (
+        RATES + "net,v100,2,11\n",
+        'rates.csv:5: found "net", "v100", gpus 2 a second time, expected one rate for each'),
+    "twice by default": (RATES + "small,k80,1,11\n", 'rates.csv:5: found "small", "k80", gpus 1 a second time'),
+    "no rows": ("workload,pool,throughput\n", "rates.csv: found no line below the first, expected at least one rate"),
+}  # fmt: skip
+WRONG_POOLS = {
+    "no name": ("name,nodes\n,2\n", "pools.csv:2:name: found nothing, expected a text"),
+    "no nodes": ("name\nv100\n", "pools.csv:1: found no column nodes, expected one, beside name"),
+    "nodes of text": ("name,nodes\nv100,many\n", 'pools.csv:2:nodes: found "many", expected a whole number'),
+    "nodes below 0": ("name,nodes\nv100,2\nk80,-2\n", "pools.csv:3:nodes: found -2, expected a number of at least 0"),
+    "twice": ("name,nodes\nv100,2\nk80,1\nv100,2\n", 'pools.csv:4:name: found "v100" a second time, expected names'),
+    "memory": (POOLS + "t4,1,1,T4,0\n", "pools.csv:4:gpu_memory: found 0.0, expected a number above 0"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_JOBS)
+def test_wrong_jobs(name: str) -> None:
+    text, message = WRONG_JOBS[name]
+    with pytest.raises(InvalidInput) as error:
+        imported(jobs=text)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("name", WRONG_RATES)
+def test_wrong_rates(name: str) -> None:
+    text, message = WRONG_RATES[name]
+    with pytest.raises(InvalidInput) as error:
+        imported(rates=text)
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize("name", WRONG_POOLS)
+def test_wrong_pools(name: str) -> None:
+    text, message = WRONG_POOLS[name]
+    with pytest.raises(InvalidInput) as error:
+        imported(pools=text)
+    assert str(error.value).startswith(message)
+
+
+# --- the command ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in (("jobs.csv", JOBS), ("rates.csv", RATES), ("pools.csv", POOLS)):
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def command(capsys: pytest.CaptureFixture[str], *given: str) -> tuple[int, str, str]:
+    from optsched.cli.main import main
+
+    code = main(["import", "csv", "jobs.csv", "rates.csv", *given])
+    return code, *capsys.readouterr()
+
+
+def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from optsched.instance import read_instance
+
+    code, out, err = command(capsys, "--pools", "pools.csv", "-o", "i.npz", "--now", "1m", "--name", "mine")
+    assert (code, out, err) == (0, "i.npz: 2 jobs, 2 pools\n", "")
+    assert read_instance("i.npz").sha256 == imported(name="mine", now=60).sha256
+    code, out, err = command(capsys, "--pool", "v100=2x4", "--pool", "k80=8", "-o", "-", "--round", "30")
+    assert (code, err) == (0, "")
+    assert '"gpus_per_node": 4' in out and '"round": 30.0' in out
+
+
+def test_the_columns_are_those_of_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "generating.md").read_text()
+    for name, columns in (("jobs", JOB_COLUMNS), ("rates", RATE_COLUMNS), ("pools", POOL_COLUMNS)):
+        (line,) = re.findall(rf"^\| {name} \| (.*)$", page, re.MULTILINE)
+        assert set(re.findall(r"`([a-z_]+)`", line)) == set(columns)
+
+
+def test_the_example_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from optsched.cli.main import main
+
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    files = dict(re.findall(r"^`(\w+\.csv)`:\n\n```csv\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    assert list(files) == ["jobs.csv", "rates.csv"]
+    monkeypatch.chdir(tmp_path)
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    lines = re.findall(r"^    optsched (.*)$", text, re.MULTILINE)
+    assert [line.split()[0] for line in lines] == ["import", "solve"]
+    assert [main(shlex.split(line)) for line in lines] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "message"),
+    [
+        ([], 2, "the cluster is told by --pool NAME=NODES[xGPUS] or by --pools FILE"),
+        (["--pool", "a=1", "--pools", "pools.csv"], 2, "the cluster is told by --pool"),
+        (["--pool", "v100"], 2, "--pool: found 'v100', expected NAME=NODES or NAME=NODESxGPUS, such as v100=2x4"),
+        (["--pool", "v100=2x"], 2, "--pool: found 'v100=2x', expected"),
+        (["--pool", "v100=2.5"], 2, "--pool: found 'v100=2.5', expected"),
+        (["--pool", "v100=1", "--pool", "v100=2"], 2, "--pool: v100 is given twice"),
+        (["--pool", "v100=1", "--now", "noon"], 2, "--now: found 'noon', expected seconds or a duration"),
+        (["--pool", "v100=1", "--round", "0"], 2, "--round: found '0', expected a duration above 0"),
+        (["--pool", "v100=1", "--name", ""], 2, "--name: found '', expected a name"),
+        (["--pool", "v100=1"], 3, 'rates.csv:4:pool: found "k80", expected one of the pools v100'),
+        (["--pools", "none.csv"], 3, "found no readable file at none.csv (No such file or directory), expected a file"),
+    ],
+)
+def test_the_command_refuses(
+    folder: Path, capsys: pytest.CaptureFixture[str], given: list[str], code: int, message: str
+) -> None:
+    result = command(capsys, *given, "-o", "i.json")
+    assert result[:2] == (code, "")
+    assert result[2].startswith(f"optsched: error: {message}")
+    assert result[2].count("\n") == 1
+    assert not (folder / "i.json").exists()
