@@ -1,0 +1,155 @@
+"""`realise`: from fractions of time to slices in which whole jobs run side by side."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.engine import Engine
+from optsched.errors import UsageError
+from optsched.placement.instant import FULL, Instant
+from optsched.placement.items import Items
+from optsched.placement.open_shop import as_open_shop, decompose
+from optsched.placement.patterns import Master, Packing, shortest
+from optsched.placement.priority import first_fit, priority_slices, run_matrix
+from optsched.placement.slices import NOTHING, in_order, trimmed
+from optsched.solution import Allocation, Rounds
+
+Method = Literal["auto", "open-shop", "patterns", "priority"]
+METHODS: tuple[str, ...] = get_args(Method)
+PRIORITY_ROUNDS = 100
+"""Rounds of a window that is filled by the priority rule, unless another number is asked for."""
+
+Slices = tuple[FloatArray, sp.csr_matrix]
+
+
+def realise(
+    allocation: Allocation, engine: Engine | None = None, method: Method = "auto", rounds: int | None = None
+) -> Rounds:
+    """Cut an allocation of fractions of time into slices in which whole jobs run side by side.
+
+    Parameters
+    ----------
+    allocation : Allocation
+    engine : Engine, optional
+        Runs the programs of ``patterns``; only that method needs one.
+    method : str
+        ``open-shop``
+            Exact, for jobs that hold one GPU (or gangs of one size per pool) and share with nobody.
+        ``patterns``
+            For everything: the largest share of the allocation that can be realised, with a bound.
+        ``priority``
+            Gavel's rule, round by round; comes close over many rounds.
+        ``auto``
+            All rows from the start, where they fit side by side; else open-shop where it applies, else patterns.
+    rounds : int, optional
+        Rounds that the window lasts. Default: 100 for ``priority``, for the others one for each slice.
+
+    Returns
+    -------
+    Rounds
+        Its ``scale`` is 1 where the allocation is realised.
+
+    Raises
+    ------
+    UsageError
+        An unknown method, a number of rounds below 1, ``open-shop`` where it does not apply, no engine where one is
+        needed.
+    """
+    if method not in METHODS:
+        raise UsageError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
+    if rounds is not None and rounds < 1:
+        raise UsageError(f"rounds: found {rounds}, expected 1 or more")
+    rows = allocation.rows
+    instant = Instant.of(allocation.classes, rows)
+    scale, bound, reproducible, made = 1.0, 1.0, True, str(method)
+    shop = as_open_shop(instant) if method in ("auto", "open-shop") else None
+    if method == "open-shop" and shop is None:
+        raise UsageError(
+            "method: open-shop takes jobs that hold one GPU (or gangs of one size per pool) and share with nobody; "
+            "use patterns"
+        )
+    if method == "priority":
+        rounds = PRIORITY_ROUNDS if rounds is None else rounds
+        length, runs = priority_slices(instant, rounds)
+        scale = _smallest_share(instant, length, runs)
+    elif instant.impossible.any():
+        length, runs, scale, bound = np.zeros(0), run_matrix([], len(instant)), 0.0, 0.0
+        made = "patterns" if method == "auto" else made
+    elif method == "auto" and instant.all_fit():
+        made, (length, runs) = "at-once", _at_once(instant)
+    elif shop is not None:
+        made = "open-shop"
+        length, runs, scale = _open_shop(instant, *shop)
+        bound = scale
+    else:
+        if engine is None:
+            raise UsageError("method: patterns runs linear programs, for which it needs an engine")
+        made = "patterns"
+        length, runs, scale, bound, reproducible = _patterns(instant, engine)
+    if rounds is None:
+        rounds = max(len(length), 1)
+    return Rounds(rows, length, runs, scale, bound, made, rounds, reproducible)
+
+
+def _at_once(instant: Instant) -> Slices:
+    """All rows start together; one slice ends wherever some fraction does."""
+    ends = np.unique(instant.fraction)
+    running = [np.flatnonzero(instant.fraction >= end) for end in ends.tolist()]
+    return np.diff(ends, prepend=0.0), run_matrix(running, len(instant))
+
+
+def _open_shop(instant: Instant, place: IntArray, takes: IntArray) -> tuple[FloatArray, sp.csr_matrix, float]:
+    length, running, total = decompose(instant.job, place, instant.fraction, takes)
+    length, runs = in_order(length, run_matrix(running, len(instant)))
+    return _into_window(length, runs, total)
+
+
+def _patterns(instant: Instant, engine: Engine) -> tuple[FloatArray, sp.csr_matrix, float, float, bool]:
+    items = Items.of(instant)
+    packing = shortest(items, engine)
+    length, runs = items.spread(packing.lengths, packing.counts)
+    length, runs = _fewer(instant, packing, length, runs, engine)
+    length, runs = in_order(length, runs)
+    length, runs = _exactly(instant, length, runs)
+    length, runs, scale = _into_window(length, runs, float(length.sum()))
+    return length, runs, scale, max(packing.bound, scale), packing.finished
+
+
+def _fewer(instant: Instant, packing: Packing, length: FloatArray, runs: sp.csr_matrix, engine: Engine) -> Slices:
+    """Where groups went round: a vertex of the same program over the slices, which needs no more than rows of them."""
+    if len(length) <= len(packing.lengths) or len(length) <= len(instant):
+        return length, runs
+    outcome = Master(instant.fraction, sp.csc_matrix(runs.T, dtype=np.float64), engine).run()
+    if outcome is None or outcome[0].sum() > length.sum() * FULL:
+        return length, runs
+    used = outcome[0] > 0
+    return outcome[0][used], sp.csr_matrix(runs[used])
+
+
+def _exactly(instant: Instant, length: FloatArray, runs: sp.csr_matrix) -> Slices:
+    """Every row runs for its fraction: the rest is cut off; what the solver's tolerance left out is run at the end."""
+    length, runs = trimmed(length, runs, instant.fraction)
+    missing = instant.fraction - np.asarray(runs.T @ length)
+    more, added = [], []
+    while (left := np.flatnonzero(missing > NOTHING)).size:
+        running = first_fit(instant, left[np.argsort(-missing[left], kind="stable")])
+        more.append(float(missing[running].min()))
+        added.append(running)
+        missing[running] -= more[-1]
+    return np.append(length, more), sp.csr_matrix(sp.vstack([runs, run_matrix(added, len(instant))]))
+
+
+def _smallest_share(instant: Instant, length: FloatArray, runs: sp.csr_matrix) -> float:
+    """The smallest share of its fraction that some row receives, at most 1."""
+    wanted = instant.fraction > 0
+    received = np.asarray(runs.T @ length)
+    return float(min(1.0, (received[wanted] / instant.fraction[wanted]).min(initial=1.0)))
+
+
+def _into_window(length: FloatArray, runs: sp.csr_matrix, total: float) -> tuple[FloatArray, sp.csr_matrix, float]:
+    """Slices that take longer than the window are shortened, all in the same proportion."""
+    return (length, runs, 1.0) if total <= FULL else (length / total, runs, 1.0 / total)
