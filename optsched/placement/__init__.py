@@ -3,6 +3,6 @@
 from optsched.placement.check import Problem, check_rounds
 from optsched.placement.instant import Instant
 from optsched.placement.priority import next_round
-from optsched.placement.realisation import METHODS, Method, realise
+from optsched.placement.realisation import METHODS, realise
 
-__all__ = ["METHODS", "Instant", "Method", "Problem", "check_rounds", "next_round", "realise"]
+__all__ = ["METHODS", "Instant", "Problem", "check_rounds", "next_round", "realise"]

@@ -14,6 +14,8 @@ from optsched.solution.certificate import FEASIBILITY
 RELATIVE = 1e-9
 ABSOLUTE = 1e-11
 """Rows run for what they should up to this, relative to it or as a share of the window."""
+CLOSED = 1e-7
+"""Largest distance of bound and scale where nothing is left to search."""
 TOLD = 20
 """Problems of one sort that are told."""
 
@@ -57,6 +59,9 @@ def _check_share(rounds: Rounds) -> list[Problem]:
         problems.append(Problem("scale", f"found {rounds.scale!r}, expected a number from 0 to 1"))
     if not rounds.scale - RELATIVE <= rounds.bound <= 1 + RELATIVE:
         problems.append(Problem("bound", f"found {rounds.bound!r}, expected a number from the scale to 1"))
+    elif rounds.finished and rounds.method != "priority" and rounds.bound - rounds.scale > CLOSED:
+        told = f"expected {rounds.scale!r}, the scale: the search is said to be finished"
+        problems.append(Problem("bound", f"found {rounds.bound!r}, {told}"))
     return problems
 
 
@@ -95,15 +100,16 @@ def _check_received(rounds: Rounds) -> list[Problem]:
     wanted = fraction > 0
     if not wanted.any() or not np.isfinite(rounds.scale):
         return []
-    share = received[wanted] / fraction[wanted]
+    share = np.divide(received, fraction, out=np.zeros_like(received), where=wanted)
     if rounds.method == "priority":
-        least = float(min(1.0, share.min()))
+        least = float(min(1.0, share[wanted].min()))
         return [] if abs(least - rounds.scale) <= RELATIVE else [
             Problem("scale", f"found {rounds.scale!r}, expected {least!r}: the smallest share that a row receives")
         ]  # fmt: skip
-    told = float(np.median(share))
+    large = fraction >= 0.1 * fraction.max()  # what rounding is to these tells nothing else
+    told = float(np.median(share[large]))
     problems, scale = [], rounds.scale
-    if not abs(told - scale) <= RELATIVE + ABSOLUTE / float(np.median(fraction[wanted])):
+    if not abs(told - scale) <= RELATIVE + 10 * ABSOLUTE / fraction.max():
         problems.append(Problem("scale", f"found {scale!r}, but the rows run for {told!r} of their fractions"))
         scale = told
     expected = scale * fraction

@@ -71,7 +71,7 @@ def shortest(items: Items, engine: Engine) -> Packing:
     """Run all items in the shortest time."""
     lengths, counts = items.peel(items.need)
     bound, finished = 1.0, True
-    if lengths.sum() <= 1:
+    if lengths.sum() <= FULL:
         return Packing(lengths, counts, 1.0, True)
     master = Master(items.need, sp.csc_matrix(counts.T), engine)
     pricing = Pricing(items, engine)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
-
 import numpy as np
 import scipy.sparse as sp
 
@@ -18,16 +16,17 @@ from optsched.placement.priority import first_fit, priority_slices, run_matrix
 from optsched.placement.slices import NOTHING, in_order, trimmed
 from optsched.solution import Allocation, Rounds
 
-Method = Literal["auto", "open-shop", "patterns", "priority"]
-METHODS: tuple[str, ...] = get_args(Method)
+METHODS = ("auto", "open-shop", "patterns", "priority")
 PRIORITY_ROUNDS = 100
 """Rounds of a window that is filled by the priority rule, unless another number is asked for."""
+MOST_ROUNDS = 100_000
+"""Most rounds of a window."""
 
 Slices = tuple[FloatArray, sp.csr_matrix]
 
 
 def realise(
-    allocation: Allocation, engine: Engine | None = None, method: Method = "auto", rounds: int | None = None
+    allocation: Allocation, engine: Engine | None = None, method: str = "auto", rounds: int | None = None
 ) -> Rounds:
     """Cut an allocation of fractions of time into slices in which whole jobs run side by side.
 
@@ -56,16 +55,16 @@ def realise(
     Raises
     ------
     UsageError
-        An unknown method, a number of rounds below 1, ``open-shop`` where it does not apply, no engine where one is
-        needed.
+        An unknown method, a number of rounds that is out of range, ``open-shop`` where it does not apply, no engine
+        where one is needed.
     """
     if method not in METHODS:
         raise UsageError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
-    if rounds is not None and rounds < 1:
-        raise UsageError(f"rounds: found {rounds}, expected 1 or more")
+    if rounds is not None and not 1 <= rounds <= MOST_ROUNDS:
+        raise UsageError(f"rounds: found {rounds}, expected a number from 1 to {MOST_ROUNDS:,}")
     rows = allocation.rows
     instant = Instant.of(allocation.classes, rows)
-    scale, bound, reproducible, made = 1.0, 1.0, True, str(method)
+    scale, bound, finished, made = 1.0, 1.0, True, method
     shop = as_open_shop(instant) if method in ("auto", "open-shop") else None
     if method == "open-shop" and shop is None:
         raise UsageError(
@@ -79,27 +78,29 @@ def realise(
     elif instant.impossible.any():
         length, runs, scale, bound = np.zeros(0), run_matrix([], len(instant)), 0.0, 0.0
         made = "patterns" if method == "auto" else made
-    elif method == "auto" and instant.all_fit():
-        made, (length, runs) = "at-once", _at_once(instant)
+    elif len(instant) == 0 or (method == "auto" and instant.all_fit()):
+        made = "at-once"
+        length, runs, scale = _at_once(instant)
+        bound = scale
     elif shop is not None:
         made = "open-shop"
         length, runs, scale = _open_shop(instant, *shop)
         bound = scale
+    elif engine is None:
+        raise UsageError("method: patterns runs linear programs, for which it needs an engine")
     else:
-        if engine is None:
-            raise UsageError("method: patterns runs linear programs, for which it needs an engine")
         made = "patterns"
-        length, runs, scale, bound, reproducible = _patterns(instant, engine)
+        length, runs, scale, bound, finished = _patterns(instant, engine)
     if rounds is None:
         rounds = max(len(length), 1)
-    return Rounds(rows, length, runs, scale, bound, made, rounds, reproducible)
+    return Rounds(rows, length, runs, scale, bound, made, rounds, finished)
 
 
-def _at_once(instant: Instant) -> Slices:
+def _at_once(instant: Instant) -> tuple[FloatArray, sp.csr_matrix, float]:
     """All rows start together; one slice ends wherever some fraction does."""
     ends = np.unique(instant.fraction)
     running = [np.flatnonzero(instant.fraction >= end) for end in ends.tolist()]
-    return np.diff(ends, prepend=0.0), run_matrix(running, len(instant))
+    return _into_window(np.diff(ends, prepend=0.0), run_matrix(running, len(instant)), ends.max(initial=0.0))
 
 
 def _open_shop(instant: Instant, place: IntArray, takes: IntArray) -> tuple[FloatArray, sp.csr_matrix, float]:

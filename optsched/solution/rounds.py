@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,8 +34,8 @@ class Rounds:
         give a row more than ``scale`` of its fraction.
     rounds : int
         Rounds that the window lasts.
-    reproducible : bool
-        False if the clock or the user stopped the search.
+    finished : bool
+        False if a limit stopped the search: ``scale`` may then be below ``bound`` though more can be realised.
     """
 
     rows: JobRows
@@ -44,7 +45,7 @@ class Rounds:
     bound: float
     method: str = "patterns"
     rounds: int = 1
-    reproducible: bool = True
+    finished: bool = True
 
     def __len__(self) -> int:
         return len(self.length)
@@ -59,6 +60,21 @@ class Rounds:
         """How often a row starts that did not run in the slice before."""
         before = sp.vstack([sp.csr_matrix((1, self.runs.shape[1]), dtype=self.runs.dtype), self.runs[:-1]])
         return int(self.runs.sum() - self.runs.multiply(before).sum()) if len(self) else 0
+
+    def to_record(self, round_seconds: float) -> dict[str, Any]:
+        """The rounds as in the solution format; a round lasts ``round_seconds``."""
+        window = self.rounds * round_seconds
+        duration = (self.length * window).tolist()
+        return {
+            "method": self.method,
+            "window": window,
+            "scale": self.scale,
+            "bound": self.bound,
+            "finished": self.finished,
+            "slices": [
+                {"duration": seconds, "run": self.running(number).tolist()} for number, seconds in enumerate(duration)
+            ],
+        }
 
     def running(self, number: int) -> IntArray:
         """Rows that run in a slice, ascending."""
