@@ -1,4 +1,4 @@
-"""`Items`: rows of equal jobs counted together, and how counts become rows again."""
+"""`Items`: rows of equal jobs counted together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.placement.instant import FULL, Instant
-from optsched.placement.priority import run_matrix
 
 
 @dataclass(frozen=True)
@@ -117,54 +116,3 @@ class Items:
             left[on] -= length * chosen[on]
             left[left < 1e-15] = 0.0
         return np.array(lengths), np.array(counts).reshape(-1, len(self))
-
-    def spread(self, lengths: FloatArray, counts: FloatArray) -> tuple[FloatArray, sp.csr_matrix]:
-        """Slices over rows that give every member of a group the same time in each of its rows.
-
-        A slice in which c_i of the n members of a group run in item i is cut into n equal parts, and the members go
-        round: in part q member m takes the role (m + q) mod n, of which c_i belong to item i. In the n parts every
-        member takes every role once, and so runs c_i / n of the slice in item i: exactly its share. Where n and all c_i
-        have a common divisor d, n / d parts are enough. Groups go round side by side; the slice is cut at the ends of
-        the parts of all of them.
-
-        Returns
-        -------
-        lengths : FloatArray
-        runs : csr_matrix of 0/1, shape (slices, rows)
-        """
-        made: list[float] = []
-        runs: list[IntArray] = []
-        items_of = [self.member.indices[a:b] for a, b in zip(self.member.indptr, self.member.indptr[1:], strict=False)]
-        for length, chosen in zip(lengths.tolist(), counts.astype(np.int64), strict=True):
-            single, wheels = [], []
-            for group, items in enumerate(items_of):
-                some = items[chosen[items] > 0]
-                if not len(some):
-                    continue
-                if self.count[group] == 1:
-                    single += [self.rows[item][0] for item in some]
-                else:
-                    wheels.append(self._wheel(int(self.count[group]), some, chosen))
-            ends = np.unique(np.concatenate([[1.0], *(np.arange(1, n) / n for n, _ in wheels)]))
-            start = 0.0
-            for end in ends.tolist():
-                turn = (start + end) / 2
-                running = [table[int(turn * n)] for n, table in wheels]
-                runs.append(
-                    np.unique(np.concatenate([np.array(single, np.int64), *running]))
-                )  # a pair is in two groups
-                made.append(length * (end - start))
-                start = end
-        return np.array(made), run_matrix(runs, sum(len(part) for part in self.rows))
-
-    def _wheel(self, members: int, items: IntArray, chosen: IntArray) -> tuple[int, list[IntArray]]:
-        """Parts that a group needs in a slice, and the rows that run in each."""
-        divisor = int(np.gcd.reduce(np.append(chosen[items], members)))
-        parts = members // divisor
-        role = np.concatenate([np.full(chosen[item] // divisor, item) for item in items])
-        role = np.concatenate([role, np.full(parts - len(role), -1)])
-        table = []
-        for turn in range(parts):
-            item_of = role[(np.arange(members) + turn) % parts]
-            table.append(np.concatenate([self.rows[item][item_of == item] for item in items]))
-        return parts, table

@@ -113,6 +113,8 @@ class _Slices:
             self._demand()
             self._use_idle()
             delta = self._longest()
+            if delta <= 0:
+                raise AssertionError("a matching that meets the demands can run for a while")
             running = np.flatnonzero(self.matching.on)
             lengths.append(delta)
             runs.append(running)

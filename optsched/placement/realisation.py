@@ -11,9 +11,10 @@ from optsched.errors import UsageError
 from optsched.placement.instant import FULL, Instant
 from optsched.placement.items import Items
 from optsched.placement.open_shop import as_open_shop, decompose
-from optsched.placement.patterns import Master, Packing, shortest
+from optsched.placement.patterns import shortest
 from optsched.placement.priority import first_fit, priority_slices, run_matrix
 from optsched.placement.slices import NOTHING, in_order, trimmed
+from optsched.placement.spread import spread
 from optsched.solution import Allocation, Rounds
 
 METHODS = ("auto", "open-shop", "patterns", "priority")
@@ -21,8 +22,6 @@ PRIORITY_ROUNDS = 100
 """Rounds of a window that is filled by the priority rule, unless another number is asked for."""
 MOST_ROUNDS = 100_000
 """Most rounds of a window."""
-
-Slices = tuple[FloatArray, sp.csr_matrix]
 
 
 def realise(
@@ -112,26 +111,14 @@ def _open_shop(instant: Instant, place: IntArray, takes: IntArray) -> tuple[Floa
 def _patterns(instant: Instant, engine: Engine) -> tuple[FloatArray, sp.csr_matrix, float, float, bool]:
     items = Items.of(instant)
     packing = shortest(items, engine)
-    length, runs = items.spread(packing.lengths, packing.counts)
-    length, runs = _fewer(instant, packing, length, runs, engine)
+    length, runs = spread(items, packing.lengths, packing.counts, engine)
     length, runs = in_order(length, runs)
     length, runs = _exactly(instant, length, runs)
     length, runs, scale = _into_window(length, runs, float(length.sum()))
     return length, runs, scale, max(packing.bound, scale), packing.finished
 
 
-def _fewer(instant: Instant, packing: Packing, length: FloatArray, runs: sp.csr_matrix, engine: Engine) -> Slices:
-    """Where groups went round: a vertex of the same program over the slices, which needs no more than rows of them."""
-    if len(length) <= len(packing.lengths) or len(length) <= len(instant):
-        return length, runs
-    outcome = Master(instant.fraction, sp.csc_matrix(runs.T, dtype=np.float64), engine).run()
-    if outcome is None or outcome[0].sum() > length.sum() * FULL:
-        return length, runs
-    used = outcome[0] > 0
-    return outcome[0][used], sp.csr_matrix(runs[used])
-
-
-def _exactly(instant: Instant, length: FloatArray, runs: sp.csr_matrix) -> Slices:
+def _exactly(instant: Instant, length: FloatArray, runs: sp.csr_matrix) -> tuple[FloatArray, sp.csr_matrix]:
     """Every row runs for its fraction: the rest is cut off; what the solver's tolerance left out is run at the end."""
     length, runs = trimmed(length, runs, instant.fraction)
     missing = instant.fraction - np.asarray(runs.T @ length)

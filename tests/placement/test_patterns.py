@@ -16,6 +16,7 @@ from optsched.placement import realise
 from optsched.placement.instant import Instant
 from optsched.placement.items import Items
 from optsched.placement.patterns import shortest
+from optsched.placement.spread import spread
 from optsched.registry import load_solver
 from optsched.solution import Allocation
 from optsched.solvers import Limits
@@ -99,10 +100,16 @@ def test_equal_jobs_are_counted_together_and_go_round() -> None:
     assert items.count.tolist() == [5, 3] and len(items) == 3
     assert sorted(items.need) == pytest.approx([1.5, 2.0, 2.1])
     packing = shortest(items, Engine(load_solver))
-    length, runs = items.spread(packing.lengths, packing.counts)
-    received = runs.T @ length
-    for item, rows in enumerate(items.rows):
-        assert received[rows] == pytest.approx((packing.counts[:, item] @ packing.lengths) / len(rows), abs=1e-14)
+    for limits in (Limits(), Limits(work=1)):  # a vertex; and what is done where none is found in time
+        length, runs = spread(items, packing.lengths, packing.counts, Engine(load_solver, "highs", limits))
+        received = runs.T @ length
+        assert length.sum() == pytest.approx(packing.lengths.sum(), abs=1e-9)
+        for item, rows in enumerate(items.rows):
+            assert received[rows] == pytest.approx((packing.counts[:, item] @ packing.lengths) / len(rows), abs=1e-9)
+        for number in range(len(length)):
+            run = runs.indices[runs.indptr[number] : runs.indptr[number + 1]]
+            assert len(np.unique(made.rows.job[run])) == len(run)
+            assert (instant.usage[:, run].sum(axis=1) <= 1 + 1e-9).all()
     rounds = cut(made, "patterns")
     assert rounds.scale == pytest.approx(largest_share(made), abs=1e-8)
     assert len(rounds) <= 2 * len(made.rows)  # not one for each turn of each group
