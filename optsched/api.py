@@ -109,6 +109,56 @@ def solve(
     return replace(solution, timings=timings)
 
 
+def realise(
+    solution: Solution,
+    method: str = "auto",
+    *,
+    rounds: int | None = None,
+    solver: str = "auto",
+    time_limit: float | None = None,
+    threads: int = 1,
+    seed: int = 0,
+) -> Solution:
+    """Cut the allocation of a solution into slices in which whole jobs run side by side.
+
+    Parameters
+    ----------
+    solution : Solution
+    method : str
+        ``auto``, ``open-shop``, ``patterns`` or ``priority``; see `optsched.placement.realise`.
+    rounds : int, optional
+        Rounds that the window lasts.
+    solver : str
+        Of the programs of ``patterns``.
+    time_limit : float, optional
+        Seconds; the best slices so far are returned, and ``Rounds.finished`` is false.
+    threads, seed
+        Of the solver.
+
+    Returns
+    -------
+    Solution
+        The same with ``rounds``; `Rounds.scale` says which share of the allocation they realise.
+
+    Raises
+    ------
+    UsageError, SolverUnavailable, SolverCrashed
+    """
+    from optsched.placement import realise as cut
+
+    _check_limits(time_limit, None, None, 1e-9, threads, seed)
+    if solution.allocation is None:
+        raise UsageError(f"the solution has no allocation to cut into rounds: its status is {solution.status}")
+    if solution.schedule is not None:
+        raise UsageError("the solution has a schedule, which says already what runs when: it cannot be cut into rounds")
+    started = time.perf_counter()
+    limits = Limits(time_limit, threads=min(threads or (os.cpu_count() or 1), os.cpu_count() or 1), seed=seed)
+    made = cut(solution.allocation, Engine(load_solver, solver, limits), method, rounds)
+    spent = time.perf_counter() - started
+    total = solution.timings.get("total", 0.0) + spent
+    return replace(solution, rounds=made, timings={**solution.timings, "rounds": spent, "total": total})
+
+
 def _check_limits(
     time_limit: float | None, work_limit: int | None, gap: float | None, tolerance: float, threads: int, seed: int
 ) -> None:
@@ -181,6 +231,7 @@ __all__ = [
     "model_of",
     "own_constraints",
     "plain_json",
+    "realise",
     "solve",
     "write_atomically",
     "write_solution",

@@ -202,6 +202,8 @@ SOLUTION_SECTIONS: dict[str, type[BaseModel]] = {
     "Certificate": solution_documents.CertificateDocument,
     "Allocation": solution_documents.AllocationRow,
     "Unplaced": solution_documents.UnplacedRow,
+    "Rounds": solution_documents.RoundsDocument,
+    "Slice": solution_documents.SliceDocument,
 }
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from optsched.api import make_formulation
 from optsched.cli.allocation_view import allocation_table, idle_jobs
 from optsched.cli.resource_view import objective_words, quantity, resource_tables
+from optsched.cli.rounds_view import rounds_view
 from optsched.cli.schedule_view import schedule_table
 from optsched.cli.tables import (
     bullets,
@@ -58,6 +59,8 @@ def solution_view(solution: Solution) -> Iterator[RenderableType]:
         yield from idle_jobs(solution.allocation)
     if solution.allocation is not None:
         yield from resource_tables(solution)
+    if solution.rounds is not None:
+        yield from rounds_view(solution.rounds, solution.instance)
     yield from unplaced(solution.unplaced)
     yield from conflicts(solution)
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from optsched.cli import values
 from optsched.cli.options import OUTPUT, SOLVER, Json, Problem, Search, solved
+from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
+from optsched.errors import UsageError
 
 if TYPE_CHECKING:
     from optsched.solution import Solution
 
+ROUNDS = "Rounds"
 INFEASIBLE, NOTHING_FOUND, NOT_CERTIFIED, SOLVER_FAILED = 4, 5, 6, 7
 
 EXAMPLES = """
     optsched solve @quickstart
     optsched solve cluster.json -f makespan -o plan.json
     optsched solve cluster.json -f max-throughput -O integral=true --time-limit 30s
+    optsched solve cluster.json --rounds auto -o plan.json
     optsched solve cluster.json -C deadlines:soft=true --json | jq .objective
 """
 
@@ -30,6 +36,22 @@ def solve(
         bool,
         typer.Option("--require-optimal", help="Exit 5 if optimality is not proven.", rich_help_panel=SOLVER),
     ] = False,
+    rounds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METHOD",
+            rich_help_panel=ROUNDS,
+            help="Cut the allocation into slices in which whole jobs run: auto, open-shop, patterns or priority.",
+        ),
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            rich_help_panel=ROUNDS,
+            help="Rounds that the slices last together (default: one per slice; by priority: 100).",
+        ),
+    ] = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the solution.", rich_help_panel=OUTPUT)
     ] = None,
@@ -44,7 +66,11 @@ def solve(
     limits, 6 certificate failed, 7 solver missing or crashed, 130 interrupted.
     """
     check_target(output)
+    cut = _cut(rounds, window)
     solution = solved(shell, problem, search)
+    if cut is not None and solution.allocation is not None and solution.certificate.ok:
+        with progress(shell, "cutting into rounds"):
+            solution = cut(solution, search)
     code = exit_code(solution, require_optimal)
     if code == NOT_CERTIFIED:
         for problem_found in solution.certificate.problems:
@@ -65,6 +91,34 @@ def solve(
             shell.tell("")
             shell.tell(f"solution written to {output}")
     return code
+
+
+def _cut(method: str | None, window: str | None) -> Callable[[Solution, Search], Solution] | None:
+    """What cuts a solution into rounds, within what is left of the time; wrong values are refused before solving."""
+    number = values.whole(window, "--window")
+    if method is None:
+        if number is not None:
+            raise UsageError("--window says how long the slices of --rounds last: give both, or none")
+        return None
+    from optsched.placement.realisation import METHODS, MOST_ROUNDS
+
+    if number is not None and not 1 <= number <= MOST_ROUNDS:
+        raise UsageError(f"--window: found {number}, expected a number from 1 to {MOST_ROUNDS:,}")
+
+    if method not in METHODS:
+        raise UsageError(f"--rounds: found {method!r}, expected one of {', '.join(METHODS)}")
+
+    def cut(solution: Solution, search: Search) -> Solution:
+        from optsched import api
+
+        limits = search.limits
+        limit, spent = limits["time_limit"], solution.timings.get("total", 0.0)
+        left = None if limit is None else max(limit - spent, 1e-3)
+        return api.realise(
+            solution, method, rounds=number, time_limit=left, threads=limits["threads"], seed=limits["seed"]
+        )
+
+    return cut
 
 
 def exit_code(solution: Solution, require_optimal: bool = False) -> int:

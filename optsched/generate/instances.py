@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from optsched.generate.parameter_servers import smd
 from optsched.generate.further_instances import knapsack, leases, topology, unrelated
+from optsched.generate.parameter_servers import smd
 from optsched.generate.profiles import (
     Document,
     Site,

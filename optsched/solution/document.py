@@ -57,6 +57,8 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
         "metrics": dict(solution.metrics),
         "timings": dict(solution.timings),
     }
+    if solution.rounds is not None:
+        document["rounds"] = solution.rounds.to_record(solution.instance.round)
     return json.loads(json.dumps(document, default=_plain))  # type: ignore[no-any-return]
 
 
@@ -142,6 +144,24 @@ class UnplacedRow(_Model):
     reason: str
 
 
+class SliceDocument(_Model):
+    """A part of the window in which some rows of the allocation run."""
+
+    duration: Number
+    run: list[int]
+
+
+class RoundsDocument(_Model):
+    """The allocation cut into slices."""
+
+    method: Literal["at-once", "open-shop", "patterns", "priority"]
+    window: Number
+    scale: Number
+    bound: Number
+    finished: bool
+    slices: list[SliceDocument]
+
+
 class SolutionDocument(_Model):
     """A whole solution file."""
 
@@ -170,3 +190,4 @@ class SolutionDocument(_Model):
     unplaced: list[UnplacedRow]
     metrics: dict[str, Any]
     timings: dict[str, Number]
+    rounds: RoundsDocument | None = None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import JobRows
 
 
@@ -26,6 +29,13 @@ class Rounds:
         The largest share of every row's fraction that the slices were made for: 1 where the allocation is realised.
     bound : float
         No slices realise a larger share than this (1 at most).
+    method : str
+        How they were made: ``at-once``, ``open-shop``, ``patterns``, or ``priority``, whose slices are rounds and may
+        give a row more than ``scale`` of its fraction.
+    rounds : int
+        Rounds that the window lasts.
+    finished : bool
+        False if a limit stopped the search: ``scale`` may then be below ``bound`` though more can be realised.
     """
 
     rows: JobRows
@@ -33,6 +43,40 @@ class Rounds:
     runs: sp.csr_matrix
     scale: float
     bound: float
+    method: str = "patterns"
+    rounds: int = 1
+    finished: bool = True
 
     def __len__(self) -> int:
         return len(self.length)
+
+    @cached_property
+    def received(self) -> FloatArray:
+        """Share of the window in which each row runs, shape (rows,)."""
+        return np.asarray(self.runs.T @ self.length, np.float64)
+
+    @cached_property
+    def switches(self) -> int:
+        """How often a row starts that did not run in the slice before."""
+        before = sp.vstack([sp.csr_matrix((1, self.runs.shape[1]), dtype=self.runs.dtype), self.runs[:-1]])
+        return int(self.runs.sum() - self.runs.multiply(before).sum()) if len(self) else 0
+
+    def to_record(self, round_seconds: float) -> dict[str, Any]:
+        """The rounds as in the solution format; a round lasts ``round_seconds``."""
+        window = self.rounds * round_seconds
+        duration = (self.length * window).tolist()
+        return {
+            "method": self.method,
+            "window": window,
+            "scale": self.scale,
+            "bound": self.bound,
+            "finished": self.finished,
+            "slices": [
+                {"duration": seconds, "run": self.running(number).tolist()} for number, seconds in enumerate(duration)
+            ],
+        }
+
+    def running(self, number: int) -> IntArray:
+        """Rows that run in a slice, ascending."""
+        part = self.runs.indices[self.runs.indptr[number] : self.runs.indptr[number + 1]]
+        return np.sort(part).astype(np.int64)

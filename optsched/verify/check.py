@@ -23,6 +23,7 @@ from optsched.verify.nothing import check_nothing
 from optsched.verify.numbers import Point, check_metrics, check_numbers
 from optsched.verify.plans import check_plan
 from optsched.verify.reading import read_solution
+from optsched.verify.rounds import check_document_rounds
 from optsched.verify.rows import check_shares, check_throughput, check_time, compare_rows, resolve_rows
 from optsched.verify.subject import Subject, rebuild
 
@@ -114,6 +115,7 @@ def _check(
     _check_header(subject, findings)
     _check_unplaced(subject, findings)
     bound = _check_outcome(subject, findings)
+    check_document_rounds(subject, resolve, findings)
     if resolve:
         _check_again(subject, findings)
     return bound

@@ -1,0 +1,111 @@
+"""`Instant`: which rows of an allocation can run side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.candidates import Classes, JobRows
+
+FULL = 1 + 1e-9
+"""Shares of a capacity add up to at most this: three thirds fill a GPU, whatever the rounding."""
+
+
+@dataclass(frozen=True)
+class Instant:
+    """The rules of one instant: every job runs at most once, and every renewable resource stays within its capacity.
+
+    Consumable resources, as a budget, bind over the whole time and not at an instant; they are left out.
+
+    Attributes
+    ----------
+    job, partner : IntArray, shape (A,)
+        Jobs of each row; partner -1 for a job alone.
+    fraction : FloatArray, shape (A,)
+        Share of the time that each row is to run.
+    usage : csr_matrix, shape (R, A)
+        Share of the capacity of each resource that can bind that a row holds; above 1 for a row that can never run.
+    """
+
+    job: IntArray
+    partner: IntArray
+    fraction: FloatArray
+    usage: sp.csr_matrix
+
+    @classmethod
+    def of(cls, classes: Classes, rows: JobRows) -> Instant:
+        """The rules for the rows of an allocation, without the resources that can never bind."""
+        renewable = np.flatnonzero(classes.resources.renewable)
+        usage = sp.csr_matrix(classes.usage[renewable][:, rows.column])
+        usage.eliminate_zeros()
+        capacity = np.repeat(classes.capacity[renewable], np.diff(usage.indptr))
+        with np.errstate(divide="ignore", over="ignore"):
+            usage.data = np.minimum(usage.data / capacity, 2.0)
+        return cls(rows.job, rows.partner, rows.fraction, sp.csr_matrix(usage[_can_bind(rows.job, usage)]))
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    @cached_property
+    def by_row(self) -> sp.csc_matrix:
+        """Usage by columns."""
+        return self.usage.tocsc()
+
+    @cached_property
+    def jobs(self) -> int:
+        """One more than the largest number of a job."""
+        return int(max(self.job.max(initial=-1), self.partner.max(initial=-1))) + 1
+
+    @cached_property
+    def has_pairs(self) -> bool:
+        """Whether two jobs share anything."""
+        return bool((self.partner >= 0).any())
+
+    def job_time(self, time: FloatArray) -> FloatArray:
+        """Time of each job, from the time of each row, shape (jobs,)."""
+        shared = self.partner >= 0
+        total = np.zeros(self.jobs)
+        np.add.at(total, self.job, time)
+        np.add.at(total, self.partner[shared], time[shared])
+        return total
+
+    def all_fit(self) -> bool:
+        """Whether all rows can run side by side."""
+        alone = self.job_time(np.ones(len(self))).max(initial=0.0) <= 1
+        return bool(alone and (np.asarray(self.usage.sum(axis=1)).ravel() <= FULL).all())
+
+    @cached_property
+    def impossible(self) -> BoolArray:
+        """Mask of the rows that not even run alone, as they need more of some resource than there is."""
+        mask = np.zeros(len(self), bool)
+        mask[self.usage.indices[self.usage.data > FULL]] = True
+        return mask
+
+
+def _can_bind(job: IntArray, usage: sp.csr_matrix) -> BoolArray:
+    """Mask of the resources that can keep a set of rows from running side by side.
+
+    A resource cannot if all jobs together, each in its largest row, stay within it, or if another resource is used up
+    first: every row holds at least as large a share of the other one.
+    """
+    kept = np.zeros(usage.shape[0], bool)
+    by_row = usage.tocsc()
+    for resource in range(len(kept)):
+        part = slice(usage.indptr[resource], usage.indptr[resource + 1])
+        most = np.zeros(int(job.max(initial=-1)) + 1)
+        np.maximum.at(most, job[usage.indices[part]], usage.data[part])
+        kept[resource] = most.sum() > FULL
+    for resource in np.flatnonzero(kept).tolist():
+        part = slice(usage.indptr[resource], usage.indptr[resource + 1])
+        rows, amount = usage.indices[part], usage.data[part]
+        others = by_row.indices[by_row.indptr[rows[0]] : by_row.indptr[rows[0] + 1]]
+        for other in others[kept[others] & (others != resource)].tolist():
+            beside = np.asarray(usage[other].toarray()).ravel()[rows]
+            if (amount <= beside * FULL).all():
+                kept[resource] = False
+                break
+    return kept

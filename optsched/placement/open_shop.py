@@ -1,0 +1,173 @@
+"""Open shop: times of jobs on pools of identical GPUs cut into slices in which every job is on at most one GPU.
+
+Gonzalez and Sahni, "Open shop scheduling to minimize finish time", 1976; Birkhoff, "Tres observaciones sobre el algebra
+lineal", 1946. Given X[j, i], the time of job j on pool i of N_i GPUs,
+
+    C = max( max_j sum_i X[j, i],  max_i sum_j X[j, i] / N_i )
+
+is the shortest time in which X can be run, and this module runs it in exactly C. A slice is a matching of jobs and
+pools, each job at most once and pool i at most N_i times. With T the time that is left and X what is left of the times,
+the rest stays possible after a slice of length delta if
+
+    jobs that have to run all the time, sum_i X[j, i] = T, are in the slice,
+    pools that have to be full all the time, sum_j X[j, i] = N_i T, are full in it, and
+    delta <= X[j, i] of what runs,  T - sum_i X[j, i] of the jobs that wait,  and
+    delta <= (N_i T - sum_j X[j, i]) / (N_i - jobs on i) of the pools with idle GPUs.
+
+X / T is a fractional matching that keeps the first two, so a matching that keeps them exists (bipartite matching
+polytopes are integral). The largest such delta ends what runs, or makes a job or a pool one that has to run from then
+on: there are at most as many slices as positive entries, jobs and pools together. That is the decomposition of Birkhoff
+with the identical GPUs of a pool as one node: neither GPUs nor the padding to a square matrix are spelled out.
+
+The arithmetic is in whole numbers, so that nothing is lost in subtractions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.placement.instant import FULL, Instant
+from optsched.placement.matching import Matching
+
+UNIT = 2**60
+"""Times are counted in units of 1 / UNIT."""
+GRID = 2**16
+"""Times are rounded to as many units, 6e-14: what differs by a solver's rounding alone ends together."""
+
+
+def as_open_shop(instant: Instant) -> tuple[IntArray, IntArray] | None:
+    """(place of each row, jobs that each place takes) if the instant is a matching of jobs and places, else None.
+
+    It is one if no jobs share and each row uses one resource, of which all its rows use the same amount: one GPU each
+    of a pool, or gangs of one size. Rows that use no resource that can bind are on a place of their own.
+    """
+    uses = np.diff(instant.by_row.indptr)
+    if instant.has_pairs or uses.max(initial=0) > 1:
+        return None
+    usage = instant.usage
+    resources = usage.shape[0]
+    place = np.full(len(instant), resources, np.int64)
+    place[usage.indices] = np.repeat(np.arange(resources), np.diff(usage.indptr))
+    takes = np.full(resources + 1, max(instant.jobs, 1), np.int64)
+    for resource in range(resources):
+        amount = usage.data[usage.indptr[resource] : usage.indptr[resource + 1]]
+        if amount.max() > amount.min() * FULL:
+            return None
+        takes[resource] = int(FULL / amount.max())
+    return place, takes
+
+
+def decompose(
+    job: IntArray, place: IntArray, time: FloatArray, takes: IntArray
+) -> tuple[FloatArray, list[IntArray], float]:
+    """Cut times of jobs on places into slices.
+
+    Parameters
+    ----------
+    job, place : IntArray, shape (A,)
+        Of each entry; a job may have several entries on a place.
+    time : FloatArray, shape (A,)
+        At most about 1 each.
+    takes : IntArray, shape (P,)
+        How many jobs a place takes at a time, at least 1.
+
+    Returns
+    -------
+    lengths : FloatArray, shape (S,)
+        In order; they add up to at most C.
+    runs : list of IntArray, length S
+        Entries that run in each slice, ascending.
+    total : float
+        C.
+    """
+    left = np.rint(time * (UNIT // GRID)).astype(np.int64) * GRID
+    entries = np.flatnonzero(left > 0)
+    if len(entries) == 0:
+        return np.zeros(0), [], 0.0
+    jobs, of_job = np.unique(job[entries], return_inverse=True)
+    slices = _Slices(of_job, place[entries], left[entries], takes.tolist(), len(jobs))
+    total = slices.time
+    lengths, runs = slices.cut()
+    return np.array(lengths, np.float64) / UNIT, [entries[part] for part in runs], total / UNIT
+
+
+class _Slices:
+    """The state of a decomposition: what is left of the times, and the matching of the current slice."""
+
+    def __init__(self, job: IntArray, place: IntArray, left: IntArray, takes: list[int], jobs: int) -> None:
+        self.job, self.place, self.left, self.takes = job, place, left, takes
+        self.of_job = np.zeros(jobs, np.int64)
+        np.add.at(self.of_job, job, left)
+        of_place = [sum(left[place == number].tolist()) for number in range(len(takes))]  # beyond 64 bits
+        shortest = max(int(self.of_job.max()), *(-(-t // n) for t, n in zip(of_place, takes, strict=True)))
+        self.time = -(-shortest // GRID) * GRID
+        self.job_slack = self.time - self.of_job
+        self.place_slack: list[int] = [n * self.time - t for t, n in zip(of_place, takes, strict=True)]
+        self.matching = Matching(job, place, takes, jobs)
+
+    def cut(self) -> tuple[list[int], list[IntArray]]:
+        """Lengths and entries of the slices, until nothing (or less than 1e-13) is left."""
+        lengths, runs, end = [], [], sum(self.takes)
+        while self.time > end and self.left.any():
+            self._demand()
+            self._use_idle()
+            delta = self._longest()
+            if delta <= 0:
+                raise AssertionError("a matching that meets the demands can run for a while")
+            running = np.flatnonzero(self.matching.on)
+            lengths.append(delta)
+            runs.append(running)
+            self._advance(running, delta)
+        return lengths, runs
+
+    def _demand(self) -> None:
+        """Match the jobs that have to run from now on, fill the pools that have to be full."""
+        matching = self.matching
+        matching.must_match = self.job_slack <= 0
+        for place, slack in enumerate(self.place_slack):
+            # below one unit for each GPU: full in every matching that runs all the others
+            matching.must_fill[place] = slack < self.takes[place]
+        for job in np.flatnonzero(matching.must_match & matching.idle()).tolist():
+            if matching.edge[job] < 0:
+                matching.cover(job, self.job_slack, self.left)
+        for place, full in enumerate(matching.must_fill):
+            while full and matching.degree[place] < self.takes[place]:
+                matching.fill(place, self.of_job, self.left)
+
+    def _use_idle(self) -> None:
+        """Let jobs that wait run on GPUs that are idle, those with the most to run first."""
+        matching = self.matching
+        waiting = np.flatnonzero(matching.open & matching.idle()[self.job])
+        while len(waiting):
+            room = np.array(self.takes) - np.array(matching.degree)
+            waiting = waiting[room[self.place[waiting]] > 0]
+            order = waiting[np.lexsort((-self.left[waiting], -self.of_job[self.job[waiting]]))]
+            first = order[np.sort(np.unique(self.job[order], return_index=True)[1])]  # one entry of each job
+            by_place = first[np.argsort(self.place[first], kind="stable")]
+            at = self.place[by_place]
+            rank = np.arange(len(at)) - np.searchsorted(at, at)
+            matching.add(by_place[rank < room[at]])
+            waiting = waiting[matching.idle()[self.job[waiting]]]
+
+    def _longest(self) -> int:
+        """The longest slice after which the rest is still possible."""
+        matching = self.matching
+        longest: int = min(self.time, int(self.left[matching.on].min(initial=self.time)))
+        longest = min(longest, int(self.job_slack[matching.idle()].min(initial=longest)))
+        for place, (slack, takes) in enumerate(zip(self.place_slack, self.takes, strict=True)):
+            if matching.degree[place] < takes:
+                longest = min(longest, int(slack // (takes - matching.degree[place])))
+        return longest
+
+    def _advance(self, running: IntArray, delta: int) -> None:
+        matching = self.matching
+        self.time -= delta
+        self.job_slack[matching.idle()] -= delta
+        for place, takes in enumerate(self.takes):
+            self.place_slack[place] -= (takes - matching.degree[place]) * delta
+        self.left[running] -= delta
+        self.of_job[self.job[running]] -= delta
+        ended = running[self.left[running] == 0]
+        matching.open[ended] = False
+        matching.remove(ended)

@@ -1,0 +1,143 @@
+"""`realise`: from fractions of time to slices in which whole jobs run side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.engine import Engine
+from optsched.errors import UsageError
+from optsched.placement.instant import FULL, Instant
+from optsched.placement.items import Items
+from optsched.placement.open_shop import as_open_shop, decompose
+from optsched.placement.patterns import shortest
+from optsched.placement.priority import first_fit, priority_slices, run_matrix
+from optsched.placement.slices import NOTHING, in_order, trimmed
+from optsched.placement.spread import spread
+from optsched.solution import Allocation, Rounds
+
+METHODS = ("auto", "open-shop", "patterns", "priority")
+PRIORITY_ROUNDS = 100
+"""Rounds of a window that is filled by the priority rule, unless another number is asked for."""
+MOST_ROUNDS = 100_000
+"""Most rounds of a window."""
+
+
+def realise(
+    allocation: Allocation, engine: Engine | None = None, method: str = "auto", rounds: int | None = None
+) -> Rounds:
+    """Cut an allocation of fractions of time into slices in which whole jobs run side by side.
+
+    Parameters
+    ----------
+    allocation : Allocation
+    engine : Engine, optional
+        Runs the programs of ``patterns``; only that method needs one.
+    method : str
+        ``open-shop``
+            Exact, for jobs that hold one GPU (or gangs of one size per pool) and share with nobody.
+        ``patterns``
+            For everything: the largest share of the allocation that can be realised, with a bound.
+        ``priority``
+            Gavel's rule, round by round; comes close over many rounds.
+        ``auto``
+            All rows from the start, where they fit side by side; else open-shop where it applies, else patterns.
+    rounds : int, optional
+        Rounds that the window lasts. Default: 100 for ``priority``, for the others one for each slice.
+
+    Returns
+    -------
+    Rounds
+        Its ``scale`` is 1 where the allocation is realised.
+
+    Raises
+    ------
+    UsageError
+        An unknown method, a number of rounds that is out of range, ``open-shop`` where it does not apply, no engine
+        where one is needed.
+    """
+    if method not in METHODS:
+        raise UsageError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
+    if rounds is not None and not 1 <= rounds <= MOST_ROUNDS:
+        raise UsageError(f"rounds: found {rounds}, expected a number from 1 to {MOST_ROUNDS:,}")
+    rows = allocation.rows
+    instant = Instant.of(allocation.classes, rows)
+    scale, bound, finished, made = 1.0, 1.0, True, method
+    shop = as_open_shop(instant) if method in ("auto", "open-shop") else None
+    if method == "open-shop" and shop is None:
+        raise UsageError(
+            "method: open-shop takes jobs that hold one GPU (or gangs of one size per pool) and share with nobody; "
+            "use patterns"
+        )
+    if method == "priority":
+        rounds = PRIORITY_ROUNDS if rounds is None else rounds
+        length, runs = priority_slices(instant, rounds)
+        scale = _smallest_share(instant, length, runs)
+    elif instant.impossible.any():
+        length, runs, scale, bound = np.zeros(0), run_matrix([], len(instant)), 0.0, 0.0
+        made = "patterns" if method == "auto" else made
+    elif len(instant) == 0 or (method == "auto" and instant.all_fit()):
+        made = "at-once"
+        length, runs, scale = _at_once(instant)
+        bound = scale
+    elif shop is not None:
+        made = "open-shop"
+        length, runs, scale = _open_shop(instant, *shop)
+        bound = scale
+    elif engine is None:
+        raise UsageError("method: patterns runs linear programs, for which it needs an engine")
+    else:
+        made = "patterns"
+        length, runs, scale, bound, finished = _patterns(instant, engine)
+    if rounds is None:
+        rounds = max(len(length), 1)
+    return Rounds(rows, length, runs, scale, bound, made, rounds, finished)
+
+
+def _at_once(instant: Instant) -> tuple[FloatArray, sp.csr_matrix, float]:
+    """All rows start together; one slice ends wherever some fraction does."""
+    ends = np.unique(instant.fraction)
+    running = [np.flatnonzero(instant.fraction >= end) for end in ends.tolist()]
+    return _into_window(np.diff(ends, prepend=0.0), run_matrix(running, len(instant)), ends.max(initial=0.0))
+
+
+def _open_shop(instant: Instant, place: IntArray, takes: IntArray) -> tuple[FloatArray, sp.csr_matrix, float]:
+    length, running, total = decompose(instant.job, place, instant.fraction, takes)
+    length, runs = in_order(length, run_matrix(running, len(instant)))
+    return _into_window(length, runs, total)
+
+
+def _patterns(instant: Instant, engine: Engine) -> tuple[FloatArray, sp.csr_matrix, float, float, bool]:
+    items = Items.of(instant)
+    packing = shortest(items, engine)
+    length, runs = spread(items, packing.lengths, packing.counts, engine)
+    length, runs = in_order(length, runs)
+    length, runs = _exactly(instant, length, runs)
+    length, runs, scale = _into_window(length, runs, float(length.sum()))
+    return length, runs, scale, max(packing.bound, scale), packing.finished
+
+
+def _exactly(instant: Instant, length: FloatArray, runs: sp.csr_matrix) -> tuple[FloatArray, sp.csr_matrix]:
+    """Every row runs for its fraction: the rest is cut off; what the solver's tolerance left out is run at the end."""
+    length, runs = trimmed(length, runs, instant.fraction)
+    missing = instant.fraction - np.asarray(runs.T @ length)
+    more, added = [], []
+    while (left := np.flatnonzero(missing > NOTHING)).size:
+        running = first_fit(instant, left[np.argsort(-missing[left], kind="stable")])
+        more.append(float(missing[running].min()))
+        added.append(running)
+        missing[running] -= more[-1]
+    return np.append(length, more), sp.csr_matrix(sp.vstack([runs, run_matrix(added, len(instant))]))
+
+
+def _smallest_share(instant: Instant, length: FloatArray, runs: sp.csr_matrix) -> float:
+    """The smallest share of its fraction that some row receives, at most 1."""
+    wanted = instant.fraction > 0
+    received = np.asarray(runs.T @ length)
+    return float(min(1.0, (received[wanted] / instant.fraction[wanted]).min(initial=1.0)))
+
+
+def _into_window(length: FloatArray, runs: sp.csr_matrix, total: float) -> tuple[FloatArray, sp.csr_matrix, float]:
+    """Slices that take longer than the window are shortened, all in the same proportion."""
+    return (length, runs, 1.0) if total <= FULL else (length / total, runs, 1.0 / total)

@@ -1,0 +1,88 @@
+"""The rounds of a solution file: every slice checked against the allocation and the capacities."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.candidates import JobRows
+from optsched.engine import Engine
+from optsched.errors import UsageError
+from optsched.placement import check_rounds, realise
+from optsched.placement.priority import run_matrix
+from optsched.registry import load_solver
+from optsched.solution import Allocation, Rounds
+from optsched.solution.document import RoundsDocument
+from optsched.verify.findings import RELATIVE, Findings
+from optsched.verify.rows import AllocationRows, resolve_rows
+from optsched.verify.subject import Subject
+
+AGAIN = 1e-7
+"""Largest difference of a scale that is found again."""
+
+
+def check_document_rounds(subject: Subject, resolve: bool, findings: Findings) -> None:
+    """Check the rounds of the file, if it has any; ``resolve`` also makes them again."""
+    document = subject.document.rounds
+    if document is None:
+        return
+    if subject.expects_nothing or (not subject.document.allocation and document.slices):
+        findings.add("rounds", "found slices, expected null: there is no allocation")
+        return
+    rows = resolve_rows(subject, Findings())  # what is wrong with the rows is told elsewhere
+    if rows is None:
+        return
+    rounds = _as_rounds(document, rows, subject.instance.round, findings)
+    if rounds is None:
+        return
+    before = len(findings)
+    for problem in check_rounds(rounds, subject.classes):
+        findings.add(f"rounds.{problem.field}", problem.words)
+    if resolve and len(findings) == before:
+        _make_again(subject, rounds, rows, findings)
+
+
+def _as_rounds(document: RoundsDocument, rows: AllocationRows, seconds: float, findings: Findings) -> Rounds | None:
+    """The rounds of the file over its own rows, or None with findings."""
+    before, count = len(findings), len(rows.job)
+    rounds = document.window / seconds
+    number = round(rounds)
+    if number < 1 or abs(rounds - number) > RELATIVE * number:
+        findings.add("rounds.window", f"found {document.window!r}, expected a whole number of rounds of {seconds!r} s")
+    for place, part in enumerate(document.slices):
+        wrong = [row for row in part.run if not 0 <= row < count]
+        if wrong:
+            findings.add(f"rounds.slices[{place}].run", f"found {wrong[0]}, expected rows of the allocation")
+        elif len(set(part.run)) < len(part.run):
+            findings.add(f"rounds.slices[{place}].run", "found a row twice")
+    if len(findings) > before:
+        return None
+    column = rows.column
+    made = JobRows(
+        rows.job, rows.partner, column, rows.fraction, rows.classes.rate_a[column], rows.classes.rate_b[column]
+    )
+    return Rounds(
+        rows=made,
+        length=np.array([part.duration for part in document.slices]) / document.window,
+        runs=run_matrix([np.array(part.run, np.int64) for part in document.slices], count),
+        scale=document.scale,
+        bound=document.bound,
+        method=document.method,
+        rounds=number,
+        finished=document.finished,
+    )
+
+
+def _make_again(subject: Subject, rounds: Rounds, rows: AllocationRows, findings: Findings) -> None:
+    """The same method gives the same share, unless a limit stopped it."""
+    integral = subject.program is not None and subject.program.integral
+    allocation = Allocation(subject.classes, rows.x, integral)
+    method = "auto" if rounds.method == "at-once" else rounds.method
+    try:
+        again = realise(allocation, Engine(load_solver), method, rounds.rounds)
+    except UsageError as error:
+        findings.add("rounds.method", str(error))
+        return
+    if rounds.finished and abs(again.scale - rounds.scale) > AGAIN:
+        findings.add("rounds.scale", f"found {rounds.scale!r}, but making the rounds again gives {again.scale!r}")
+    if again.scale > rounds.bound + AGAIN:
+        findings.add("rounds.bound", f"found {rounds.bound!r}, but making the rounds again gives {again.scale!r}")
