@@ -18,8 +18,8 @@ FAILURES = 100
 """Requests that may find no place even by pushing others, before the rest is refused without a try."""
 
 
-def best_fit(problem: Problem, keep: bool) -> Assignment:
-    """Place requests one after the other.
+def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assignment:
+    """Place requests one after the other; with ``smallest`` so many of the smallest before all others.
 
     1. With ``keep``, requests whose jobs run on as few nodes as they need stay where they are.
     2. Gangs of whole GPUs in decreasing size: on the node with the least left over, or on as many whole nodes as they
@@ -28,10 +28,14 @@ def best_fit(problem: Problem, keep: bool) -> Assignment:
     4. Requests of shares in decreasing share, on the fullest GPUs that have room.
     """
     R, state = problem.requests, State(problem)
+    later = np.zeros(len(problem), bool)
+    if smallest is not None:
+        later[np.lexsort((R.row, R.gpus * R.share, problem.fewest == 0))[smallest:]] = True
     if keep:
         for j in _stable(problem):
-            _keep(state, j)
-    by_size = np.lexsort((R.row, R.span, -R.gpus))
+            if not later[j]:
+                _keep(state, j)
+    by_size = np.lexsort((R.row, R.span, -R.gpus, later))
     whole = [j for j in by_size.tolist() if R.share[j] == 1.0 and problem.fewest[j] and j not in state.pieces]
     refused = []
     for j in whole:
@@ -46,7 +50,7 @@ def best_fit(problem: Problem, keep: bool) -> Assignment:
     tighten(state, choose)
     assignment = with_identities(problem, state.pieces, state.shared)
     _block(state, assignment)
-    by_share = np.lexsort((R.row, -R.gpus, -R.share))
+    by_share = np.lexsort((R.row, -R.gpus, -R.share, later))
     for j in by_share.tolist():
         if R.share[j] < 1.0 and problem.fewest[j] and j not in state.pieces:
             gpus = choose_shared(state, j)
@@ -161,24 +165,36 @@ def _keep(state: State, request: int) -> None:
     """Let a request stay on GPUs that it holds, if these are on as few nodes as it needs and still free."""
     problem, R = state.problem, state.problem.requests
     held, gpus = problem.held[request], int(R.gpus[request])
-    whole = R.share[request] == 1.0
-    wide = state.room[held.gpus[:, 0], held.gpus[:, 1]] >= R.share[request] - ROUNDING
-    spots = held.gpus[wide]
-    node, count = np.unique(spots[:, 0], return_counts=True)
-    here = problem.of_pool(request)
+    here, whole = problem.of_pool(request), R.share[request] == 1.0
     most = state.available(request) if whole else state.available_shared(request)
-    count = np.minimum(count, most[node - here.start])
-    order = np.argsort(-count, kind="stable")[: problem.fewest[request]]
-    if count[order].sum() < gpus:
-        return
+    spots = held.gpus.tolist() if whole else _roomy(state, request)
+    by_node: dict[int, list[int]] = {}
+    for node, gpu in spots:
+        by_node.setdefault(node, []).append(gpu)
+    count = {node: min(len(mine), int(most[node - here.start])) for node, mine in by_node.items()}
     rest, pieces = gpus, []
-    for place in order.tolist():
-        piece = min(rest, int(count[place]))
+    for node in sorted(count, key=lambda node: (-count[node], node))[: problem.fewest[request]]:
+        piece = min(rest, count[node])
         rest -= piece
-        pieces += [(int(node[place]), piece)] * (piece > 0)
-    if not state.fits(request, pieces):
+        pieces += [(node, piece)] * (piece > 0)
+    if rest or not state.fits(request, pieces):
         return
     if whole:
         state.take(request, pieces)
-        return
-    state.take_shared(request, np.concatenate([spots[spots[:, 0] == place][:piece] for place, piece in pieces]))
+    else:
+        kept = [(node, gpu) for node, piece in pieces for gpu in by_node[node][:piece]]
+        state.take_shared(request, np.array(kept, np.int64))
+
+
+def _roomy(state: State, request: int) -> list[tuple[int, int]]:
+    """GPUs that a request which shares holds and that have room for it: those in use first.
+
+    Of the untouched GPUs of a node only as many count as requests of whole GPUs leave free.
+    """
+    share = float(state.problem.requests.share[request])
+    spots = [(node, gpu, float(state.room[node, gpu])) for node, gpu in state.problem.held[request].gpus.tolist()]
+    used = [(node, gpu) for node, gpu, room in spots if share - ROUNDING <= room < 1.0]
+    for node in dict.fromkeys(node for node, _, _ in spots):
+        untouched = [(node, gpu) for where, gpu, room in spots if where == node and room >= 1.0]
+        used += untouched[: int(state.free[node])]
+    return used

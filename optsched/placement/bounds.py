@@ -156,13 +156,22 @@ def dual_feasible(size: FloatArray, k: int) -> FloatArray:
 
 def most_bandwidth(problem: Problem) -> float:
     """Bound on the sum of bottlenecks: every gang of two or more GPUs on an empty cluster."""
-    R, label = problem.requests, problem.links.label
-    total = []
-    for j in np.flatnonzero((R.gpus > 1) & (problem.fewest > 0)).tolist():
-        here, most = problem.of_pool(j), problem.at_most(j)
-        for level, groups in zip(problem.links.bandwidth.tolist(), label[:, here], strict=True):
-            joined = [np.sort(most[groups == group])[::-1] for group in np.unique(groups[groups >= 0])]
-            if any(sizes[: R.span[j]].sum() >= R.gpus[j] for sizes in joined):
-                total.append(level)
-                break
-    return math.fsum(total)
+    R = problem.requests
+    gangs = np.flatnonzero((R.gpus > 1) & (problem.fewest > 0))
+    alike = group_rows([key[gangs] for key in (R.pool, R.gpus, R.span, *R.need.T, *R.group_need.T)], len(gangs))
+    each = (_best_bottleneck(problem, j) for j in gangs[alike.first].tolist())
+    return math.fsum(value * count for value, count in zip(each, alike.count.tolist(), strict=True))
+
+
+def _best_bottleneck(problem: Problem, request: int) -> float:
+    """Of one gang on an empty cluster."""
+    here, most, R = problem.of_pool(request), problem.at_most(request), problem.requests
+    for level, groups in zip(problem.links.bandwidth.tolist(), problem.links.label[:, here], strict=True):
+        order = np.lexsort((-most, groups))
+        order = order[groups[order] >= 0]
+        first = np.flatnonzero(np.diff(groups[order], prepend=-1))
+        total = np.concatenate(([0], np.cumsum(most[order])))
+        last = np.minimum(first + R.span[request], np.append(first[1:], len(order)))
+        if len(order) and (total[last] - total[first] >= R.gpus[request]).any():
+            return float(level)
+    return 0.0

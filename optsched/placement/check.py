@@ -42,17 +42,16 @@ def check_placement(
     job, partner, column : IntArray, shape (P,)
         The rows: jobs (partner -1 for a job alone) and the column of the classes in which they run.
     gpus : sequence of sequences of str, length P
-        ``node/index``; none for a row that is not placed.
+        ``node/index``.
     constraints : iterable of mappings
         Side constraints; those of kind ``anti-affinity`` count.
     """
-    placed = [p for p in range(len(gpus)) if len(gpus[p])]
     flaws = _once(classes, [(p, int(job[p]), int(partner[p])) for p in range(len(gpus))])
     load: dict[str, float] = defaultdict(float)
     holders: dict[str, list[int]] = defaultdict(list)
     on: dict[int, dict[str, int]] = {}
     known: dict[int, dict[str, tuple[int, bool]]] = {}
-    for p in placed:
+    for p in range(len(gpus)):
         c = int(classes.configuration[column[p]])
         table = classes.configurations
         pool = int(table.pool[c])

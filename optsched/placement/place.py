@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,6 +108,11 @@ def _solve(problem: Problem, engine: Engine, columns: int) -> tuple[Assignment, 
         if problem.worth(free).key < worth.key:
             best, worth = free, problem.worth(free)
     limits = bounds(problem, worth, engine)
+    if worth.rows < limits.rows:
+        small = best_fit(problem, keep=True, smallest=limits.rows)
+        if problem.worth(small).key < worth.key:
+            best, worth = small, problem.worth(small)
+            limits = bounds(problem, worth, engine)
     proven = False
     if worth.rows == limits.rows and worth.nodes == limits.nodes and worth.moved == 0:
         proven = worth.rows == len(problem) and worth.bandwidth >= most_bandwidth(problem) * (1 - ROUNDING)
@@ -120,6 +125,31 @@ def _solve(problem: Problem, engine: Engine, columns: int) -> tuple[Assignment, 
         return best, worth, (worth.rows, worth.nodes), True
     limits = bounds(problem, worth, engine)
     return best, worth, (limits.rows, limits.nodes), False
+
+
+def placement_worth(
+    classes: Classes, job: IntArray, partner: IntArray, column: IntArray, gpus: Sequence[Sequence[str]]
+) -> Worth:
+    """What a placement without flaws (`check_placement`) is worth.
+
+    Parameters
+    ----------
+    classes : Classes
+    job, partner, column : IntArray, shape (P,)
+        The rows that are placed.
+    gpus : sequence of sequences of str, length P
+        ``node/index``.
+    """
+    ones = np.ones(len(job))
+    rows = JobRows(job, partner, column, ones, ones, ones)
+    requests = Requests.of(classes, rows, np.arange(len(job)))
+    problem = Problem.of(requests, np.unique(requests.pool).tolist())
+    number = {problem.nodes.name(node): node for node in range(len(problem.nodes))}
+    spots = {
+        j: np.array([(number[node], int(index)) for node, _, index in (gpu.rpartition("/") for gpu in gpus[row])])
+        for j, row in enumerate(requests.row.tolist())
+    }
+    return problem.worth(spots)
 
 
 def runs_first(solution: Solution) -> IntArray:

@@ -48,8 +48,7 @@ class State:
         self.on: list[set[int]] = [set() for _ in range(len(nodes))]
         self._sets = {number: np.zeros(len(nodes), np.int64) for sets in problem.requests.apart for number in sets}
         R = problem.requests
-        needy: BoolArray = np.hstack([R.need, R.group_need]).any(axis=1)
-        self._needy = needy
+        self._needy: BoolArray = np.asarray(np.hstack([R.need, R.group_need]).any(axis=1))
 
     def usable(self, request: int, gpus: IntArray) -> IntArray:
         """How many of so many GPUs of each node of its pool a request can have, by everything but the GPUs."""

@@ -56,6 +56,9 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
         "metrics": dict(solution.metrics),
         "timings": dict(solution.timings),
     }
+    if solution.placement is not None:
+        document["placement"] = solution.placement.to_records(solution.instance.jobs_table.names)
+        document["placement_figures"] = dict(solution.placement.figures)
     return json.loads(json.dumps(document, default=_plain))  # type: ignore[no-any-return]
 
 
@@ -127,6 +130,16 @@ class UnplacedRow(_Model):
     reason: str
 
 
+class PlacementRow(_Model):
+    """GPUs of one row of the allocation, or why it has none."""
+
+    row: Annotated[int, Field(ge=0)]
+    job: str | None = None
+    jobs: Annotated[tuple[str, str], Strict(False)] | None = None
+    gpus: list[str]
+    reason: str | None = None
+
+
 class SolutionDocument(_Model):
     """A whole solution file."""
 
@@ -154,3 +167,5 @@ class SolutionDocument(_Model):
     unplaced: list[UnplacedRow]
     metrics: dict[str, Any]
     timings: dict[str, Number]
+    placement: list[PlacementRow] | None = None
+    placement_figures: dict[str, Number] | None = None

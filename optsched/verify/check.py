@@ -20,6 +20,7 @@ from optsched.solution.document import SolutionDocument
 from optsched.verify.findings import RELATIVE, Bound, Finding, Findings, Verification
 from optsched.verify.nothing import check_nothing
 from optsched.verify.numbers import Point, check_metrics, check_numbers
+from optsched.verify.placement import check_placed
 from optsched.verify.reading import read_solution
 from optsched.verify.rows import check_shares, check_throughput, check_time, compare_rows, resolve_rows
 from optsched.verify.subject import Subject, rebuild
@@ -111,6 +112,7 @@ def _check(
     _check_header(subject, findings)
     _check_unplaced(subject, findings)
     bound = _check_outcome(subject, findings)
+    check_placed(subject, findings)
     if resolve:
         _check_again(subject, findings)
     return bound

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -132,9 +131,7 @@ def brute_force(classes: Classes, rows: JobRows, apart: list[list[str]]) -> Best
         choices.append(options)
 
     cpus = {pool.node_name(n): float(pool.node_cpus[n]) for pool in cluster.pools for n in range(len(pool.node_gpus))}
-    members = [
-        {names[int(j)] for j in (rows.job[row], rows.partner[row]) if j >= 0} for row in range(len(rows))
-    ]
+    members = [{names[int(j)] for j in (rows.job[row], rows.partner[row]) if j >= 0} for row in range(len(rows))]
     best: tuple[float, ...] = (0, 0, 0.0, 0)
 
     def fits(taken: list[tuple[int, tuple[str, ...]]]) -> bool:
@@ -187,7 +184,7 @@ def brute_force(classes: Classes, rows: JobRows, apart: list[list[str]]) -> Best
 def random_case(seed: int) -> tuple[Classes, JobRows, list[list[str]]]:
     """A small cluster with mixed nodes, states, CPUs, links; jobs with gangs, shares, pairs, needs; some running."""
     random = np.random.default_rng(seed)
-    sizes = random.choice([1, 2, 2, 3], random.integers(2, 4)).tolist()
+    sizes = random.choice([1, 1, 2, 2, 3], random.integers(2, 5)).tolist()
     nodes = [{"name": f"n{i}", "gpus": int(size)} for i, size in enumerate(sizes)]
     if random.random() < 0.3:
         nodes[-1]["state"] = str(random.choice(["drain", "down"]))
@@ -210,7 +207,7 @@ def random_case(seed: int) -> tuple[Classes, JobRows, list[list[str]]]:
         ]
     jobs = []
     for i in range(int(random.integers(2, 5))):
-        gpus = int(random.choice([1, 1, 2, 2, 3]))
+        gpus = int(random.choice([1, 1, 2, 2, 3, 4]))
         option: Document = {"nodes": int(random.integers(1, gpus + 1))}
         if random.random() < 0.3:
             option["share"] = float(random.choice([0.25, 0.5, 0.6]))
