@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from optsched.api import make_formulation
 from optsched.cli.allocation_view import allocation_table, idle_jobs
+from optsched.cli.placement_view import placement_view
 from optsched.cli.resource_view import objective_words, quantity, resource_tables
 from optsched.cli.tables import (
     bullets,
@@ -54,6 +55,7 @@ def solution_view(solution: Solution) -> Iterator[RenderableType]:
         yield from allocation_table(solution.allocation)
         yield from idle_jobs(solution.allocation)
         yield from resource_tables(solution)
+    yield from placement_view(solution)
     yield from unplaced(solution.unplaced)
     yield from conflicts(solution)
 

@@ -18,6 +18,7 @@ EXAMPLES = """
     optsched solve @quickstart
     optsched solve cluster.json -f makespan -o plan.json
     optsched solve cluster.json -f max-throughput -O integral=true --time-limit 30s
+    optsched solve @quickstart -f max-throughput -O integral=true --place
     optsched solve cluster.json -C deadlines:soft=true --json | jq .objective
 """
 
@@ -29,6 +30,10 @@ def solve(
     require_optimal: Annotated[
         bool,
         typer.Option("--require-optimal", help="Exit 5 if optimality is not proven.", rich_help_panel=SOLVER),
+    ] = False,
+    place: Annotated[
+        bool,
+        typer.Option("--place", help="Put what runs first on GPUs of nodes.", rich_help_panel=OUTPUT),
     ] = False,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the solution.", rich_help_panel=OUTPUT)
@@ -50,6 +55,10 @@ def solve(
         for problem_found in solution.certificate.problems:
             shell.complain(f"error: the certificate failed: {problem_found}")
         return code
+    if place and solution.allocation is not None:
+        from optsched import api
+
+        solution = api.place(solution)
     if output is not None and output != "-":
         from optsched.api import write_solution
 
