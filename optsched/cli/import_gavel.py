@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from optsched.cli import values
+from optsched.cli import import_openb, values
 from optsched.cli.command import CONTEXT, Commands, Help, add_command
 from optsched.cli.export import write_instance
 from optsched.cli.options import OUTPUT
@@ -102,6 +102,7 @@ def build_imports() -> typer.Typer:
     app = typer.Typer(cls=Commands, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None)
     app.callback()(_imports)
     add_command(app, "gavel", gavel, EXAMPLES)
+    add_command(app, "openb", import_openb.openb, import_openb.EXAMPLES)
     return app
 
 

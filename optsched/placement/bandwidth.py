@@ -72,9 +72,10 @@ def _of_tree(nodes: Nodes) -> tuple[FloatArray, IntArray]:
 
 
 def _of_document(nodes: Nodes, topology: Mapping[str, Any]) -> tuple[FloatArray, IntArray]:
-    """Groups of vertices joined at each bandwidth that is stated; parallel links add up, arcs count in both directions.
+    """Groups of vertices joined at each bandwidth that is stated.
 
-    A node is its GPUs ``node/index`` where the document has them, else the vertex of its name.
+    Parallel links add up; an arc counts where there is one back, with the smaller bandwidth of the two. A node is its
+    GPUs ``node/index`` where the document has them, else the vertex of its name.
     """
     vertex = {item["id"]: number for number, item in enumerate(topology["nodes"])}
     width = _widths(topology, vertex)
@@ -83,7 +84,7 @@ def _of_document(nodes: Nodes, topology: Mapping[str, Any]) -> tuple[FloatArray,
     for node in range(len(nodes)):
         name = nodes.name(node)
         gpus = [f"{name}/{index}" for index in range(int(nodes.gpus[node]))]
-        mine = [vertex[gpu] for gpu in gpus if gpu in vertex] or [vertex[name]] * (name in vertex)
+        mine = [vertex[gpu] for gpu in gpus if gpu in vertex] or [vertex[one] for one in (name,) if one in vertex]
         parts += mine
         owner += [node] * len(mine)
     part, of = np.array(parts, np.int64), np.array(owner, np.int64)

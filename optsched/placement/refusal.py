@@ -44,7 +44,7 @@ def _needs(problem: Problem, request: int) -> str:
         told += f" on at most {span} node{'s' if span != 1 else ''}"
     amounts = [*zip(OWN, R.need[request].tolist(), strict=True)]
     amounts += [(g.name, a) for g, a in zip(problem.nodes.groups, R.group_need[request].tolist(), strict=True)]
-    each = [f"{amount:g} {name}" for name, amount in amounts if amount > 0]
+    each = [f"{amount:.4g} {name}" for name, amount in amounts if amount > 0]
     told += f" with {' and '.join(each)} per GPU" if each else ""
     return told + (" apart from jobs that it may not share a node with" if R.apart[request] else "")
 
