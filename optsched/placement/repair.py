@@ -13,6 +13,8 @@ Choose = Callable[[State, int, int], Pieces | None]
 
 TRIES = 16
 """Sets of nodes on which room is made for one request, at most."""
+LOOKED = 64
+"""Nodes that are looked at for that, those with the most free GPUs."""
 PUSHED = 12
 """Requests that one may push elsewhere, at most."""
 TIGHTENED = 200
@@ -29,19 +31,17 @@ def make_room(state: State, request: int, span: int, choose: Choose) -> bool:
     most = problem.at_most(request)
     if nodes > span or state.free[here].sum() < gpus:
         return False
-    pushable = np.array([sum(_piece(state, j, n) for j in _smaller(state, request, n)) for n in _numbers(here)])
-    possible = np.minimum(state.free[here] + pushable, most)
-    order = np.lexsort((-state.free[here], -np.minimum(possible, gpus)))
-    order = order[possible[order] > 0]
+    looked = np.argsort(-np.minimum(state.free[here], most), kind="stable")[: LOOKED + nodes].astype(np.int64)
+    pushable = [sum(_piece(state, j, n) for j in _smaller(state, request, n)) for n in (looked + here.start).tolist()]
+    possible = np.minimum(state.free[here][looked] + np.array(pushable, np.int64), most[looked])
+    best = np.argsort(-np.minimum(possible, gpus), kind="stable")
+    best = best[possible[best] > 0]
+    order, possible = looked[best], possible[best]
     for first in range(min(TRIES, len(order) - nodes + 1)):
         window = order[first : first + nodes]
-        if possible[window].sum() >= gpus and _try(state, request, window + here.start, choose):
+        if possible[first : first + nodes].sum() >= gpus and _try(state, request, window + here.start, choose):
             return True
     return False
-
-
-def _numbers(here: slice) -> range:
-    return range(here.start, here.stop)
 
 
 def _piece(state: State, request: int, node: int) -> int:

@@ -211,4 +211,4 @@ def test_two_thousand_jobs_on_512_nodes() -> None:
     assert figures["nodes_bound"] <= figures["nodes_spanned"] <= 1.002 * figures["nodes_bound"]
     parts = (rows.job[placement.row], rows.partner[placement.row], rows.column[placement.row])
     assert check_placement(classes, *parts, placement.gpus) == []
-    assert seconds < 5  # measured: 0.2; this machine may be busy
+    assert seconds < 5  # 0.1 s on a core of its own
