@@ -11,6 +11,7 @@ from placement_cases import Document, engine, instance_of, job, pool_of, rows_of
 
 from optsched.arrays import IntArray
 from optsched.placement import check_placement, place_rows
+from optsched.placement.best_fit import best_fit
 from optsched.placement.bounds import bounds, dual_feasible
 from optsched.placement.identities import consecutive
 from optsched.placement.problem import Problem, Worth
@@ -50,6 +51,12 @@ def test_room_is_made_by_pushing_smaller_gangs_elsewhere() -> None:
     placement = placed(jobs, pool_of(4, 4))
     assert placement.figures["rows_placed"] == 3 and placement.figures["gpus_moved"] == 2
     assert {len({gpu.split("/")[0] for gpu in gpus}) for gpus in placement.gpus} == {1}
+
+
+def test_a_gang_that_spans_more_nodes_than_it_needs_is_tried_again() -> None:
+    jobs = [job("a", 2, running=["pa/0", "pa/1"]), job("b", 2, running=["pb/2", "pb/3"]), job("c", 4, nodes=2)]
+    problem = problem_of(jobs, pool_of(4, 4))
+    assert problem.worth(best_fit(problem, keep=True)) == Worth(3, 3, 0.0, 2)
 
 
 def test_a_gang_spans_no_more_nodes_than_its_candidate() -> None:
@@ -132,6 +139,12 @@ def test_nodes_that_take_no_work_are_left_out() -> None:
             [pool_of(1)],
             [],
             "job a: needs 0.5 of 1 GPU of p; no GPU is free for it",
+        ),
+        (
+            [job("x", 2), job("y", 1), job("a", 2, nodes=1, share=0.5)],
+            [pool_of(2, 1, 1)],
+            [],
+            "job a: needs 0.5 of each of 2 GPUs of p on at most 1 node; 1 GPU is free for it: 1 on pc",
         ),
     ],
 )

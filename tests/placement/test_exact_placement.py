@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from placement_cases import apart_documents, brute_force, engine, random_case
+from placement_cases import (
+    apart_documents,
+    brute_force,
+    engine,
+    instance_of,
+    job,
+    pool_of,
+    random_case,
+    rows_of,
+)
 
+from optsched.engine import Engine
 from optsched.placement import check_placement, place_rows
+from optsched.placement.bounds import Bounds
+from optsched.placement.exact import solve_exactly
+from optsched.placement.problem import Problem, Worth
+from optsched.placement.requests import Requests
+from optsched.registry import load_solver
 from optsched.solution.placement import Placement
+from optsched.solvers import Limits
 
 
 def place(seed: int, columns: int) -> tuple[Placement, list[object]]:
@@ -82,3 +98,31 @@ def test_the_same_problem_twice_is_the_same_placement(columns: int) -> None:
         first, _ = place(seed, columns)
         again, _ = place(seed, columns)
         assert (first.gpus, first.refused, first.figures) == (again.gpus, again.refused, again.figures)
+
+
+def test_the_sum_of_bottlenecks_is_what_counts() -> None:
+    """A pair on the best link leaves 1 to a gang of three: 10 + 1 < 9 + 6."""
+    widths = [("a", "b", 10.0), ("b", "c", 9.0), ("d", "e", 6.0), ("c", "d", 1.0)]
+    topology = {
+        "nodes": [{"id": f"p{name}"} for name in "abcde"],
+        "links": [{"source": f"p{u}", "target": f"p{v}", "bandwidth": width} for u, v, width in widths],
+    }
+    jobs = [job("three", 3, nodes=3), job("two", 2, nodes=2)]
+    classes, rows = rows_of(instance_of(jobs, [pool_of(1, 1, 1, 1, 1)], topology=topology))
+    problem = Problem.of(Requests.of(classes, rows, np.arange(2)), [0])
+    exact = solve_exactly(problem, Worth(2, 5, 0.0, 0), Bounds(2, 5), engine())
+    assert exact.proven and exact.assignment is not None
+    assert problem.worth(exact.assignment) == Worth(2, 5, 15.0, 0)
+
+
+def test_a_limit_ends_the_search_without_a_proof() -> None:
+    sizes = np.random.default_rng(1).choice([3, 6, 12, 5], 20).tolist()
+    jobs = [job(f"j{i}", size, nodes=3 if size > 8 else 1) for i, size in enumerate(sizes)]
+    pool = pool_of(*[8] * 16, bandwidth={"intra_node": 100, "node": 10})
+    classes, rows = rows_of(instance_of(jobs, [pool]))
+    limited = Engine(load_solver, limits=Limits(work=1))
+    placement = place_rows(classes, rows, np.arange(len(rows)), limited, columns=10**4)
+    parts = (rows.job[placement.row], rows.partner[placement.row], rows.column[placement.row])
+    assert check_placement(classes, *parts, placement.gpus) == []
+    assert placement.figures["exact"] == 0.0
+    assert placement.figures["nodes_bound"] <= placement.figures["nodes_spanned"]
