@@ -140,8 +140,9 @@ def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
         wanted = np.unique(np.array(rows, np.int64))
     assert solution.allocation is not None
     allocation = solution.allocation
-    engine = Engine(load_solver, limits=Limits(work=WORK))
-    placement = place_rows(allocation.classes, allocation.rows, wanted, engine, solution.constraints)
+    placement = place_rows(
+        allocation.classes, allocation.rows, wanted, Engine(load_solver), solution.constraints, work=WORK
+    )
     spent = time.perf_counter() - started
     timings = dict(solution.timings)
     timings["total"] = timings.get("total", 0.0) - timings.pop("place", 0.0) + spent

@@ -106,7 +106,7 @@ class _Pieces:
         """Bound on the requests placed."""
         program, _, z = self._program()
         program.maximise(z.sum())
-        bound = engine.solve_linear(program).bound
+        bound = _proven(engine, program)
         return int(self.count.sum()) if bound is None else math.floor(bound * (1 + EXACT))
 
     def fewest_nodes(self, rows: int, engine: Engine) -> int:
@@ -114,7 +114,7 @@ class _Pieces:
         program, y, z = self._program()
         program.constrain(z.sum() >= float(rows), name="rows")
         program.minimise(y.sum())
-        bound = engine.solve_linear(program).bound
+        bound = _proven(engine, program)
         return 0 if bound is None else math.ceil(bound * (1 - EXACT))
 
     def _program(self) -> tuple[LinearProgram, Expression, Expression]:
@@ -145,6 +145,12 @@ class _Pieces:
         if len(limited):
             used = sum_by(self.class_, amount, len(self.nodes))[limited]
             program.constrain(used @ y <= has[limited] * self.nodes[limited], name=name)
+
+
+def _proven(engine: Engine, program: LinearProgram) -> float | None:
+    """The bound of a linear program as its duals prove it, None where a stopped run left none."""
+    outcome = engine.solve_linear(program)
+    return outcome.bound if outcome.bound_source == "dual" else None
 
 
 def dual_feasible(size: FloatArray, k: int) -> FloatArray:

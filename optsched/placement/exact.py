@@ -18,7 +18,7 @@ from optsched.solution.solution import Status
 COLUMNS = 2_000
 """Pairs of a request and a node (or a GPU, of requests that share) up to which the integer program is solved."""
 WORK = 500
-"""Nodes of branch and bound after which each search of `optsched.place` stops: a matter of seconds at most."""
+"""Nodes of branch and bound after which each search of `optsched.place` stops: some ten seconds at worst."""
 SLACK = 1e-9
 """Relative slack of the bandwidth that the fewest moves may not give up."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ def place_rows(
     constraints: Iterable[Mapping[str, Any]] = (),
     *,
     columns: int = COLUMNS,
+    work: int | None = None,
 ) -> Placement:
     """GPUs for rows of an allocation that run at the same time.
 
@@ -44,11 +46,13 @@ def place_rows(
     wanted : IntArray
         The rows that run at the same time; those without GPUs need no place.
     engine : Engine
-        Solves the integer programs and the bounds.
+        Solves the integer programs and the linear programs of the bounds.
     constraints : iterable of mappings
         Side constraints; those of kind ``anti-affinity`` are read.
     columns : int
         Size up to which a pool is placed exactly.
+    work : int, optional
+        Nodes of branch and bound after which each integer program stops; by default the engine's own limit.
 
     Returns
     -------
@@ -58,13 +62,14 @@ def place_rows(
         ``gpus_moved``; ``exact``, 1 where no placement is better.
     """
     requests = Requests.of(classes, rows, np.asarray(wanted, np.int64), constraints)
+    searcher = engine if work is None else Engine(engine.load, engine.solver, replace(engine.limits, work=work))
     placed: dict[int, tuple[str, ...]] = {}
     refused: list[tuple[int, str]] = []
     total = dict.fromkeys(FIGURES, 0.0) | {"rows_wanted": float(len(requests)), "exact": 1.0}
     for pools in _components(requests):
         part = requests.take(np.flatnonzero(np.isin(requests.pool, pools)))
         problem = Problem.of(part, pools)
-        assignment, worth, limits, proven = _solve(problem, engine, columns)
+        assignment, worth, limits, proven = _solve(problem, engine, searcher, columns)
         names = [problem.nodes.name(node) for node in range(len(problem.nodes))]
         for j, gpus in assignment.items():
             placed[int(part.row[j])] = tuple(f"{names[node]}/{gpu}" for node, gpu in gpus.tolist())
@@ -99,7 +104,9 @@ def _names(pool: Any) -> list[str]:
     return [pool.node_name(row) for row in range(len(pool.node_gpus))]
 
 
-def _solve(problem: Problem, engine: Engine, columns: int) -> tuple[Assignment, Worth, tuple[int, int], bool]:
+def _solve(
+    problem: Problem, engine: Engine, searcher: Engine, columns: int
+) -> tuple[Assignment, Worth, tuple[int, int], bool]:
     """The best assignment found, its worth, bounds on rows and nodes, and whether none is better."""
     best = best_fit(problem, keep=True)
     worth = problem.worth(best)
@@ -117,7 +124,7 @@ def _solve(problem: Problem, engine: Engine, columns: int) -> tuple[Assignment, 
     if worth.rows == limits.rows and worth.nodes == limits.nodes and worth.moved == 0:
         proven = worth.rows == len(problem) and worth.bandwidth >= most_bandwidth(problem) * (1 - ROUNDING)
     if not proven and size(problem) <= columns:
-        exact = solve_exactly(problem, worth, limits, engine)
+        exact = solve_exactly(problem, worth, limits, searcher)
         proven = exact.proven
         if exact.assignment is not None and problem.worth(exact.assignment).key <= worth.key:
             best, worth = exact.assignment, problem.worth(exact.assignment)
