@@ -56,7 +56,7 @@ class Isolated(Formulation):
 
     def solve(self, candidates: Candidates, engine: Engine) -> Solution:
         """Evaluate the rule and certify its feasibility."""
-        if self.constraints or self.extend is not None:
+        if not all(constraint.of_placement for constraint in self.constraints) or self.extend is not None:
             raise UsageError("isolated is a rule and takes no side constraints; solve another formulation with them")
         started = time.perf_counter()
         C = self.classes(candidates)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from optsched.api import compile, load, realise, solve, write_solution
+    from optsched.api import compile, load, place, realise, solve, write_solution
     from optsched.instance import Instance
     from optsched.solution import Solution
     from optsched.verify import verify
@@ -23,13 +23,25 @@ _HOME = {
     "Solution": "optsched.solution",
     "compile": "optsched.api",
     "load": "optsched.api",
+    "place": "optsched.api",
     "realise": "optsched.api",
     "solve": "optsched.api",
     "verify": "optsched.verify",
     "write_solution": "optsched.api",
 }
 
-__all__ = ["Instance", "Solution", "__version__", "compile", "load", "realise", "solve", "verify", "write_solution"]
+__all__ = [
+    "Instance",
+    "Solution",
+    "__version__",
+    "compile",
+    "load",
+    "place",
+    "realise",
+    "solve",
+    "verify",
+    "write_solution",
+]
 
 
 def __getattr__(name: str) -> Any:

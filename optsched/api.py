@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from optsched.assembly import compile, load, make_constraint, make_formulation, model_of, own_constraints
 from optsched.candidates import Candidates
 from optsched.engine import Engine
@@ -159,6 +161,51 @@ def realise(
     return replace(solution, rounds=made, timings={**solution.timings, "rounds": spent, "total": total})
 
 
+def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
+    """Put what runs first on GPUs of nodes (`optsched.placement.problem` states the rules and the objective).
+
+    Parameters
+    ----------
+    solution : Solution
+    rows : sequence of int, optional
+        Rows of the allocation (`Allocation.rows`) that run at the same time. By default those of the first slice of
+        ``solution.rounds``; without rounds all rows, if they fit at once.
+
+    Returns
+    -------
+    Solution
+        With its ``placement``: GPUs by row, rows refused with the reason, and figures with their bounds. The same
+        solution gives the same placement: searches stop after `optsched.placement.WORK` nodes, never by the clock.
+
+    Raises
+    ------
+    UsageError
+        There is no allocation, it has no such row, or its rows take turns and are not realised in rounds.
+    """
+    from optsched.placement import WORK, place_rows, runs_first
+
+    started = time.perf_counter()
+    if rows is None:
+        wanted = runs_first(solution)
+    else:
+        count = 0 if solution.allocation is None else len(solution.allocation.rows)
+        wrong = [row for row in rows if not 0 <= row < count]
+        if wrong:
+            raise UsageError(f"rows: found {wrong[0]}, expected rows of the allocation, which has {count}")
+        wanted = np.unique(np.array(rows, np.int64))
+    assert solution.allocation is not None
+    allocation = solution.allocation
+    placement = place_rows(
+        allocation.classes, allocation.rows, wanted, Engine(load_solver), solution.constraints, work=WORK
+    )
+    spent = time.perf_counter() - started
+    timings = dict(solution.timings)
+    timings["total"] = timings.get("total", 0.0) - timings.pop("place", 0.0) + spent
+    timings["place"] = spent
+    timings["total"] = timings.pop("total")  # the last one, as ever
+    return replace(solution, placement=placement, timings=timings)
+
+
 def _check_limits(
     time_limit: float | None, work_limit: int | None, gap: float | None, tolerance: float, threads: int, seed: int
 ) -> None:
@@ -230,6 +277,7 @@ __all__ = [
     "make_formulation",
     "model_of",
     "own_constraints",
+    "place",
     "plain_json",
     "realise",
     "solve",

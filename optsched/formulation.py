@@ -56,6 +56,8 @@ class SideConstraint(ABC):
 
     kind: ClassVar[str]
     reads: ClassVar[frozenset[str]] = frozenset()
+    of_placement: ClassVar[bool] = False
+    """Whether it speaks of the placement alone and never has rows: rules take it, and equal jobs stay one class."""
 
     class Options(FormulationOptions):
         """No options."""
@@ -128,7 +130,7 @@ class Formulation(ABC):
         Whole jobs of a class don't share equally, so that a side constraint on each of them is none on their sum: with
         side constraints every job of an integral program is a class of its own.
         """
-        if self.integral and self.constraints:
+        if self.integral and not all(constraint.of_placement for constraint in self.constraints):
             candidates = candidates.per_job()
         return candidates.classes(self.reads.union(*(constraint.reads for constraint in self.constraints)))
 

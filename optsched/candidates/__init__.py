@@ -5,7 +5,7 @@ from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.compile import Candidates, compile
 from optsched.candidates.expand import JobRows, expand
 from optsched.candidates.kinds import Absence, Kinds
-from optsched.candidates.resources import Resources
+from optsched.candidates.resources import Resources, column_needs
 
 __all__ = [
     "Absence",
@@ -16,6 +16,7 @@ __all__ = [
     "KindColumns",
     "Kinds",
     "Resources",
+    "column_needs",
     "compile",
     "expand",
 ]

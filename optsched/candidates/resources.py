@@ -64,7 +64,7 @@ def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tup
         capacity.append(limit)
         renewable.append(kind == "renewable")
 
-    needs = _needs(instance, kinds, columns)
+    needs = column_needs(instance, kinds, columns)
     of_servers = server_needs(kinds, columns)
     nothing = (np.zeros(0, np.int64), np.zeros(0))
     for name, node_field in PER_NODE.items():
@@ -95,7 +95,7 @@ def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tup
     return Resources(tuple(names), np.array(capacity), np.array(renewable), pool_of_row), usage
 
 
-def _needs(instance: Instance, kinds: Kinds, columns: KindColumns) -> dict[str, tuple[IntArray, FloatArray]]:
+def column_needs(instance: Instance, kinds: Kinds, columns: KindColumns) -> dict[str, tuple[IntArray, FloatArray]]:
     """Columns that need each resource, and how much: the demand of workloads per GPU x GPUs, or an option's totals."""
     numbers: dict[str, int] = {}
     demands = _entries([workload.demand for workload in instance.workloads], numbers)

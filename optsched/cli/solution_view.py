@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from optsched.api import make_formulation
 from optsched.cli.allocation_view import allocation_table, idle_jobs
+from optsched.cli.placement_view import placement_view
 from optsched.cli.resource_view import objective_words, quantity, resource_tables
 from optsched.cli.rounds_view import rounds_view
 from optsched.cli.schedule_view import schedule_table
@@ -61,6 +62,7 @@ def solution_view(solution: Solution) -> Iterator[RenderableType]:
         yield from resource_tables(solution)
     if solution.rounds is not None:
         yield from rounds_view(solution.rounds, solution.instance)
+    yield from placement_view(solution)
     yield from unplaced(solution.unplaced)
     yield from conflicts(solution)
 

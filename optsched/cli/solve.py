@@ -24,6 +24,7 @@ EXAMPLES = """
     optsched solve cluster.json -f makespan -o plan.json
     optsched solve cluster.json -f max-throughput -O integral=true --time-limit 30s
     optsched solve cluster.json --rounds auto -o plan.json
+    optsched solve @quickstart -f max-throughput -O integral=true --place
     optsched solve cluster.json -C deadlines:soft=true --json | jq .objective
 """
 
@@ -52,6 +53,10 @@ def solve(
             help="Rounds that the slices last together (default: one per slice; by priority: 100).",
         ),
     ] = None,
+    place: Annotated[
+        bool,
+        typer.Option("--place", help="Put what runs first on GPUs of nodes.", rich_help_panel=OUTPUT),
+    ] = False,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the solution.", rich_help_panel=OUTPUT)
     ] = None,
@@ -76,6 +81,10 @@ def solve(
         for problem_found in solution.certificate.problems:
             shell.complain(f"error: the certificate failed: {problem_found}")
         return code
+    if place and solution.allocation is not None:
+        from optsched import api
+
+        solution = api.place(solution)
     if output is not None and output != "-":
         from optsched.api import write_solution
 

@@ -48,7 +48,6 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
             "problems": list(solution.certificate.problems),
         },
         "allocation": [] if solution.allocation is None else solution.allocation.to_records(),
-        "schedule": None if solution.schedule is None else solution.schedule.to_records(),
         "throughput": dict(solution.throughput),
         "prices": dict(solution.prices),
         "duals": {name: block.tolist() for name, block in duals.items()} if write_duals and duals is not None else None,
@@ -57,8 +56,13 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
         "metrics": dict(solution.metrics),
         "timings": dict(solution.timings),
     }
+    if solution.schedule is not None:
+        document["schedule"] = solution.schedule.to_records()
     if solution.rounds is not None:
         document["rounds"] = solution.rounds.to_record(solution.instance.round)
+    if solution.placement is not None:
+        document["placement"] = solution.placement.to_records(solution.instance.jobs_table.names)
+        document["placement_figures"] = dict(solution.placement.figures)
     return json.loads(json.dumps(document, default=_plain))  # type: ignore[no-any-return]
 
 
@@ -162,6 +166,16 @@ class RoundsDocument(_Model):
     slices: list[SliceDocument]
 
 
+class PlacementRow(_Model):
+    """GPUs of one row of the allocation, or why it has none."""
+
+    row: Annotated[int, Field(ge=0)]
+    job: str | None = None
+    jobs: Annotated[tuple[str, str], Strict(False)] | None = None
+    gpus: list[str]
+    reason: str | None = None
+
+
 class SolutionDocument(_Model):
     """A whole solution file."""
 
@@ -182,7 +196,6 @@ class SolutionDocument(_Model):
     reproducible: bool
     certificate: CertificateDocument
     allocation: list[AllocationRow]
-    schedule: list[ScheduleRow] | None = None
     throughput: dict[str, Number]
     prices: dict[str, Number]
     duals: dict[str, list[Number]] | None
@@ -190,4 +203,7 @@ class SolutionDocument(_Model):
     unplaced: list[UnplacedRow]
     metrics: dict[str, Any]
     timings: dict[str, Number]
+    schedule: list[ScheduleRow] | None = None
     rounds: RoundsDocument | None = None
+    placement: list[PlacementRow] | None = None
+    placement_figures: dict[str, Number] | None = None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from optsched.arrays import IntArray
 from optsched.candidates import JobRows
+from optsched.instance.tables import JobNames
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Placement:
     refused : tuple of (int, str)
         Rows that found no place, each with the reason.
     figures : mapping of str to float
-        What the placement is worth: nodes spanned, its bound, moves ...
+        What the placement is worth: ``rows_wanted``, ``rows_placed`` and ``rows_bound``, ``nodes_spanned`` and
+        ``nodes_bound``, ``bandwidth`` (GB/s), ``gpus_moved``, and ``exact``: 1 where no placement is better.
     """
 
     rows: JobRows
@@ -35,3 +38,15 @@ class Placement:
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def to_records(self, names: Sequence[str] | JobNames) -> list[dict[str, Any]]:
+        """One record per row that is placed or refused, in the order of the rows, as in the solution format."""
+        entries = {int(row): (list(gpus), "") for row, gpus in zip(self.row, self.gpus, strict=True)}
+        entries |= {row: ([], reason) for row, reason in self.refused}
+        records = []
+        for row, (gpus, reason) in sorted(entries.items()):
+            job, partner = names[int(self.rows.job[row])], int(self.rows.partner[row])
+            record: dict[str, Any] = {"row": row}
+            record |= {"job": job} if partner < 0 else {"jobs": [job, names[partner]]}
+            records.append(record | {"gpus": gpus} | ({"reason": reason} if reason else {}))
+        return records

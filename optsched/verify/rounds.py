@@ -9,6 +9,7 @@ from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.placement import check_rounds, realise
 from optsched.placement.priority import run_matrix
+from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.solution import Allocation, Rounds
 from optsched.solution.document import RoundsDocument
@@ -27,6 +28,9 @@ def check_document_rounds(subject: Subject, resolve: bool, findings: Findings) -
         return
     if subject.expects_nothing or (not subject.document.allocation and document.slices):
         findings.add("rounds", "found slices, expected null: there is no allocation")
+        return
+    if subject.document.schedule is not None:
+        findings.add("rounds", "found slices, expected null: the schedule says what runs when")
         return
     rows = resolve_rows(subject, Findings())  # what is wrong with the rows is told elsewhere
     if rows is None:
@@ -74,7 +78,7 @@ def _as_rounds(document: RoundsDocument, rows: AllocationRows, seconds: float, f
 
 def _make_again(subject: Subject, rounds: Rounds, rows: AllocationRows, findings: Findings) -> None:
     """The same method gives the same share, unless a limit stopped it."""
-    integral = subject.program is not None and subject.program.integral
+    integral = isinstance(subject.program, AllocationProgram) and subject.program.integral
     allocation = Allocation(subject.classes, rows.x, integral)
     method = "auto" if rounds.method == "at-once" else rounds.method
     try:

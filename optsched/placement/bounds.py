@@ -1,0 +1,183 @@
+"""Bounds: no placement has more rows, and none with so many rows spans fewer nodes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray, group_rows, ranges
+from optsched.engine import Engine
+from optsched.placement.problem import Problem, Worth
+from optsched.placement.program import sum_by
+from optsched.program import LinearProgram
+from optsched.program.linear import Expression
+
+COLUMNS = 20_000
+"""Columns up to which the linear program of the pieces is made."""
+STEPS = 8
+"""Dual feasible functions per class of nodes."""
+EXACT = 1e-6
+"""Relative slack when a bound on a whole number is rounded."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Most requests that can be placed, and fewest nodes that so many placed requests span."""
+
+    rows: int
+    nodes: int
+
+
+def bounds(problem: Problem, worth: Worth, engine: Engine) -> Bounds:
+    """Bounds for a placement of this worth: on its rows, and on the nodes of any placement of as many rows.
+
+    Cheap bounds come first: a request fits on an empty cluster or not, and spans at least the nodes that it needs
+    there. Where a gap is left, the linear program of `_Pieces` is asked.
+    """
+    fewest = np.sort(problem.fewest[problem.fewest > 0])
+    cheap = Bounds(len(fewest), int(fewest[: worth.rows].sum()))
+    if worth.rows == cheap.rows and worth.nodes == cheap.nodes:
+        return cheap
+    pieces = _Pieces.of(problem)
+    if pieces is None:
+        return cheap
+    rows = cheap.rows if worth.rows == cheap.rows else pieces.most_rows(engine)
+    nodes = cheap.nodes if worth.nodes == cheap.nodes else pieces.fewest_nodes(worth.rows, engine)
+    return Bounds(min(cheap.rows, max(rows, worth.rows)), max(cheap.nodes, min(nodes, worth.nodes)))
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """A relaxation: how many pieces of each size the gangs of a type have on the nodes of a class.
+
+        y[t,c,m]  pieces of m GPUs of type t (g_t GPUs, share s_t, n_t requests) on class c (N_c nodes of G_c GPUs)
+        z[t]      requests of type t placed, 0 <= z <= n
+
+        size      sum_cm m y[t,c,m]  ==  g_t z_t
+        span      fewest_t z_t  <=  sum_cm y[t,c,m]  <=  k_t z_t
+        own       sum_tm m need_tr y[t,c,m]  <=  N_c cap_cr                 GPUs (need s_t), CPUs, memory
+        packing   sum_tm u_k(m s_t / G_c) y[t,c,m]  <=  N_c                 k = 1 .. 8
+
+    where u_k(x) = x if (k + 1) x is whole, else floor((k + 1) x) / k is a dual feasible function: what fits in one node
+    adds up to at most 1 (S. Fekete, J. Schepers, "New classes of fast lower bounds for bin packing problems", 2001). So
+    u_1 counts the pieces of more than half a node, of which a node has one.
+    """
+
+    problem: Problem
+    first: IntArray
+    count: IntArray
+    node: IntArray
+    nodes: IntArray
+    type_: IntArray
+    class_: IntArray
+    size: IntArray
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Pieces | None:
+        """The columns, or None if there are too many."""
+        R, N = problem.requests, problem.nodes
+        placeable = np.flatnonzero(problem.fewest > 0)
+        keys = (R.pool, R.gpus, R.span, R.share, problem.fewest, *R.need.T, *R.group_need.T)
+        types = group_rows([key[placeable] for key in keys], len(placeable))
+        classes = group_rows([N.pool, N.gpus, *N.own.T, *N.member], len(N))
+        first = placeable[types.first]
+        types_of, classes_of, most = [], [], []
+        for t, j in enumerate(first.tolist()):
+            here = problem.of_pool(j)
+            at_most = np.zeros(len(N), np.int64)
+            at_most[here] = np.minimum(problem.at_most(j), R.gpus[j])
+            sizes = at_most[classes.first]
+            mine = np.flatnonzero(sizes > 0)
+            types_of.append(np.full(len(mine), t, np.int64))
+            classes_of.append(mine)
+            most.append(sizes[mine])
+        length = np.concatenate([*most, np.zeros(0, np.int64)])
+        if length.sum() > COLUMNS or not len(length):
+            return None
+        return cls(
+            problem, first, types.count, classes.first, classes.count,
+            np.repeat(np.concatenate(types_of), length), np.repeat(np.concatenate(classes_of), length),
+            ranges(np.ones(len(length), np.int64), length),
+        )  # fmt: skip
+
+    def most_rows(self, engine: Engine) -> int:
+        """Bound on the requests placed."""
+        program, _, z = self._program()
+        program.maximise(z.sum())
+        bound = _proven(engine, program)
+        return int(self.count.sum()) if bound is None else math.floor(bound * (1 + EXACT))
+
+    def fewest_nodes(self, rows: int, engine: Engine) -> int:
+        """Bound on the nodes that so many placed requests span."""
+        program, y, z = self._program()
+        program.constrain(z.sum() >= float(rows), name="rows")
+        program.minimise(y.sum())
+        bound = _proven(engine, program)
+        return 0 if bound is None else math.ceil(bound * (1 - EXACT))
+
+    def _program(self) -> tuple[LinearProgram, Expression, Expression]:
+        R, N = self.problem.requests, self.problem.nodes
+        t, c, m = self.type_, self.class_, self.size.astype(np.float64)
+        j = self.first[t]
+        program = LinearProgram()
+        most = np.minimum(self.count[t] * R.gpus[j] / m, self.count[t] * R.span[j])
+        y = program.variables(len(m), name="pieces", implied=(0.0, most))
+        z = program.variables(len(self.first), name="placed", upper=self.count)
+        of_type = sum_by(t, np.ones(len(m)), len(self.first))
+        fewest, span = self.problem.fewest[self.first], R.span[self.first]
+        program.constrain(sum_by(t, m, len(self.first)) @ y == z * R.gpus[self.first], name="size")
+        program.constrain(of_type @ y >= z * fewest, name="fewest")
+        program.constrain(of_type @ y <= z * span, name="span")
+        amount = m * R.share[j]
+        gpus = N.gpus[self.node].astype(np.float64)
+        self._own(program, y, "gpus", amount, gpus)
+        for place, name in enumerate(("cpu", "memory")):
+            self._own(program, y, name, m * R.need[j, place], N.own[self.node, place])
+        for k in range(1, STEPS + 1):
+            packed = dual_feasible(amount / gpus[c], k)
+            program.constrain(sum_by(c, packed, len(self.nodes)) @ y <= self.nodes, name=f"packing{k}")
+        return program, y, z
+
+    def _own(self, program: LinearProgram, y: Expression, name: str, amount: FloatArray, has: FloatArray) -> None:
+        limited = np.flatnonzero(np.isfinite(has))
+        if len(limited):
+            used = sum_by(self.class_, amount, len(self.nodes))[limited]
+            program.constrain(used @ y <= has[limited] * self.nodes[limited], name=name)
+
+
+def _proven(engine: Engine, program: LinearProgram) -> float | None:
+    """The bound of a linear program as its duals prove it, None where a stopped run left none."""
+    outcome = engine.solve_linear(program)
+    return outcome.bound if outcome.bound_source == "dual" else None
+
+
+def dual_feasible(size: FloatArray, k: int) -> FloatArray:
+    """u_k: sizes in [0, 1] that fit together in 1 keep fitting."""
+    scaled = (k + 1) * size
+    near = np.abs(scaled - np.round(scaled)) < EXACT
+    return np.where(near, size, np.floor(scaled) / k)
+
+
+def most_bandwidth(problem: Problem) -> float:
+    """Bound on the sum of bottlenecks: every gang of two or more GPUs on an empty cluster."""
+    R = problem.requests
+    gangs = np.flatnonzero((R.gpus > 1) & (problem.fewest > 0))
+    alike = group_rows([key[gangs] for key in (R.pool, R.gpus, R.span, *R.need.T, *R.group_need.T)], len(gangs))
+    each = (_best_bottleneck(problem, j) for j in gangs[alike.first].tolist())
+    return math.fsum(value * count for value, count in zip(each, alike.count.tolist(), strict=True))
+
+
+def _best_bottleneck(problem: Problem, request: int) -> float:
+    """Of one gang on an empty cluster."""
+    here, most, R = problem.of_pool(request), problem.at_most(request), problem.requests
+    for level, groups in zip(problem.links.bandwidth.tolist(), problem.links.label[:, here], strict=True):
+        order = np.lexsort((-most, groups))
+        order = order[groups[order] >= 0]
+        first = np.flatnonzero(np.diff(groups[order], prepend=-1))
+        total = np.concatenate(([0], np.cumsum(most[order])))
+        last = np.minimum(first + R.span[request], np.append(first[1:], len(order)))
+        if len(order) and (total[last] - total[first] >= R.gpus[request]).any():
+            return float(level)
+    return 0.0

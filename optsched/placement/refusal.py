@@ -1,0 +1,62 @@
+"""Why a request found no place, in the user's words: what it needs, and what is free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from optsched.placement.nodes import OWN
+from optsched.placement.problem import Assignment, Problem
+from optsched.placement.state import State
+
+TOLD = 4
+"""Nodes whose free GPUs are told."""
+
+
+def why_refused(problem: Problem, assignment: Assignment) -> Iterator[tuple[int, str]]:
+    """Requests without a place, each with the reason."""
+    if len(assignment) == len(problem):
+        return
+    state = State.after(problem, assignment)
+    for request in range(len(problem)):
+        if request not in assignment:
+            yield request, _why(state, request)
+
+
+def _why(state: State, request: int) -> str:
+    problem, R = state.problem, state.problem.requests
+    named = R.named(request)
+    if R.torn[request]:
+        return f"{named} share GPUs, but may not be on one node (anti-affinity)"
+    here = problem.of_pool(request)
+    available = state.available(request) if R.share[request] == 1.0 else state.available_shared(request)
+    return f"{named}: needs {_needs(problem, request)}; {_free(problem, here, available)}"
+
+
+def _needs(problem: Problem, request: int) -> str:
+    R, instance = problem.requests, problem.nodes.instance
+    gpus, span, share = int(R.gpus[request]), int(R.span[request]), float(R.share[request])
+    pool = instance.cluster.pools[int(R.pool[request])].name
+    told = f"{gpus} GPU{'s' if gpus != 1 else ''} of {pool}"
+    told = told if share == 1.0 else f"{share:g} of {'each of ' if gpus > 1 else ''}{told}"
+    if gpus > 1:
+        told += f" on at most {span} node{'s' if span != 1 else ''}"
+    amounts = [*zip(OWN, R.need[request].tolist(), strict=True)]
+    amounts += [(g.name, a) for g, a in zip(problem.nodes.groups, R.group_need[request].tolist(), strict=True)]
+    each = [f"{amount:.4g} {name}" for name, amount in amounts if amount > 0]
+    told += f" with {' and '.join(each)} per GPU" if each else ""
+    return told + (" apart from jobs that it may not share a node with" if R.apart[request] else "")
+
+
+def _free(problem: Problem, here: slice, available: np.ndarray) -> str:
+    """``3 GPUs are free for it: 2 on v100-0, 1 on v100-1``."""
+    total = int(available.sum())
+    if not total:
+        return "no GPU is free for it"
+    largest = np.argsort(-available, kind="stable")
+    largest = largest[available[largest] > 0]
+    told = [f"{available[n]} on {problem.nodes.name(here.start + int(n))}" for n in largest[:TOLD].tolist()]
+    rest = len(largest) - len(told)
+    more = f" and less or as much on {rest} more node{'s' if rest != 1 else ''}" if rest else ""
+    return f"{total} GPU{'s are' if total != 1 else ' is'} free for it: {', '.join(told)}{more}"

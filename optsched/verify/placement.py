@@ -1,0 +1,130 @@
+"""The placement of a solution file: each entry against its row of the allocation, GPU by GPU, and its figures."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.arrays import IntArray
+from optsched.instance.reading import show
+from optsched.placement import check_placement, placement_worth
+from optsched.solution.document import PlacementRow, SolutionDocument
+from optsched.verify.findings import Findings
+from optsched.verify.rows import AllocationRows, resolve_rows
+from optsched.verify.subject import Subject
+
+FIGURES = (
+    "rows_wanted", "rows_placed", "rows_bound", "nodes_spanned", "nodes_bound", "bandwidth", "gpus_moved", "exact",
+)  # fmt: skip
+
+
+def check_placed(subject: Subject, findings: Findings) -> None:
+    """Check placement and figures, where the file has them.
+
+    Which rows run at the same time is up to whoever placed them; what is there must hold. The two bounds are claims,
+    refused where the placement contradicts them.
+    """
+    document = subject.document
+    if (document.placement is None) != (document.placement_figures is None):
+        missing = "placement" if document.placement is None else "placement_figures"
+        findings.add(missing, "found nothing, expected placement and placement_figures, or neither")
+    if document.placement is None:
+        return
+    before = len(findings)
+    rows = resolve_rows(subject, Findings())  # what is wrong with the allocation itself is told elsewhere
+    if rows is None:
+        findings.add("placement", "the rows of the allocation are wrong, so that it cannot be checked")
+        return
+    wanted = [_row(document, rows, number, entry, findings) for number, entry in enumerate(document.placement)]
+    if document.rounds is not None and document.rounds.slices:
+        _check_first_slice(subject, document.rounds.slices[0].run, wanted, rows, findings)
+    if len(findings) > before:
+        return
+    row = np.array([place for place in wanted if place is not None], np.int64)
+    placed = np.array([bool(entry.gpus) for entry in document.placement], bool)
+    _check_once(document.placement, findings)
+    entries = np.flatnonzero(placed)
+    gpus = [document.placement[entry].gpus for entry in entries.tolist()]
+    here = row[entries]
+    parts = (rows.job[here], rows.partner[here], rows.column[here])
+    for flaw in check_placement(subject.classes, *parts, gpus, document.constraints):
+        findings.add(f"placement[{entries[flaw.entry]}].{flaw.part}", flaw.message)
+    if len(findings) == before:
+        _check_figures(subject, rows, here, gpus, len(row), findings)
+
+
+def _check_first_slice(
+    subject: Subject, first: list[int], wanted: list[int | None], rows: AllocationRows, findings: Findings
+) -> None:
+    """With rounds, what is placed is the first slice, as far as it uses GPUs."""
+    C, listed = subject.classes, set(wanted)
+    for row in first:
+        on_gpus = 0 <= row < len(rows.job) and C.pool[rows.column[row]] >= 0 and C.gpus[rows.column[row]] > 0
+        if on_gpus and row not in listed:
+            findings.add("placement", f"found no entry for row {row} of the allocation, which runs in the first slice")
+
+
+def _row(
+    document: SolutionDocument, rows: AllocationRows, number: int, entry: PlacementRow, findings: Findings
+) -> int | None:
+    """The row of the allocation that an entry is about."""
+    path = f"placement[{number}]"
+    if entry.row >= len(document.allocation):
+        told = f"the number of a row of the allocation, which has {len(document.allocation)}"
+        findings.add(f"{path}.row", f"found {entry.row}, expected {told}")
+        return None
+    of = document.allocation[entry.row]
+    findings.same(f"{path}.job", entry.job, of.job, f"row {entry.row} of the allocation")
+    mine, theirs = sorted(entry.jobs or ()), sorted(of.jobs or ())
+    findings.same(f"{path}.jobs", mine, theirs, f"row {entry.row} of the allocation")
+    if entry.gpus and entry.reason is not None:
+        findings.add(f"{path}.reason", "found a reason why the row has no GPUs, but it has some")
+    if not entry.gpus and not entry.reason:
+        findings.add(f"{path}.gpus", "found no GPUs and no reason, expected one of them")
+    if rows.fraction[entry.row] <= 0:
+        findings.add(f"{path}.row", f"found {entry.row}, a row that runs at no time")
+    return entry.row
+
+
+def _check_once(placement: list[PlacementRow], findings: Findings) -> None:
+    """No job has two entries, with or without GPUs."""
+    seen: dict[str, int] = {}
+    for number, entry in enumerate(placement):
+        for job in (entry.job, *(entry.jobs or ())):
+            if job is not None and seen.setdefault(job, number) != number:
+                told = f"job {show(job)} a second time (placement[{seen[job]}] is the first)"
+                findings.add(f"placement[{number}].row", f"found {told}, expected each job once")
+
+
+def _check_figures(
+    subject: Subject, rows: AllocationRows, row: IntArray, gpus: list[list[str]], wanted: int, findings: Findings
+) -> None:
+    """Figures that follow from the GPUs are recomputed; bounds may not contradict them."""
+    figures = subject.document.placement_figures or {}
+    for name in [name for name in FIGURES if name not in figures]:
+        findings.add(f"placement_figures.{name}", "found nothing, expected a number")
+    for name in [name for name in figures if name not in FIGURES]:
+        findings.add(f"placement_figures.{name}", "expected no such entry")
+    if any(name not in figures for name in FIGURES):
+        return
+    worth = placement_worth(subject.classes, rows.job[row], rows.partner[row], rows.column[row], gpus)
+    expected = {
+        "rows_wanted": wanted,
+        "rows_placed": worth.rows,
+        "nodes_spanned": worth.nodes,
+        "bandwidth": worth.bandwidth,
+        "gpus_moved": worth.moved,
+    }
+    for name, value in expected.items():
+        findings.close(f"placement_figures.{name}", figures[name], float(value), "what the placement gives")
+    least, most = figures["rows_placed"], figures["rows_wanted"]
+    if not least <= figures["rows_bound"] <= most:
+        told = f"from {least:g}, which are placed, to {most:g}, which are wanted"
+        findings.add("placement_figures.rows_bound", f"found {figures['rows_bound']:g}, expected a number {told}")
+    if not worth.rows <= figures["nodes_bound"] <= worth.nodes:
+        told = f"from {worth.rows}, one per row, to {worth.nodes}, which are spanned"
+        findings.add("placement_figures.nodes_bound", f"found {figures['nodes_bound']:g}, expected a number {told}")
+    closed = figures["rows_bound"] == worth.rows and figures["nodes_bound"] == worth.nodes
+    if figures["exact"] not in (0.0, 1.0) or (figures["exact"] == 1.0 and not closed):
+        findings.add(
+            "placement_figures.exact", f"found {figures['exact']:g}, expected 0, or 1 where the bounds leave no gap"
+        )

@@ -1,0 +1,134 @@
+"""Node and pod lists of openb: every rule and message on small lists, then the real node list with gangs on it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import optsched
+from optsched import Instance
+from optsched.errors import InvalidInput, UsageError
+from optsched.formats.openb import import_openb
+
+NODES = """sn,cpu_milli,memory_mib,gpu,model
+n0,64000,262144,2,P100
+n1,96500,393216,8,G2
+n2,32000,262144,0,
+n3,64000,262144,1,P100
+"""
+PODS = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+p0,12000,16384,1,1000,,LS,Running,0,100,10
+p1,6000,12288,1,460,P100|T4,LS,Running,50,200,
+p2,1000,1024,0,0,,BE,Running,0,100,0
+p3,8000,1024,4,1000,G2,BE,Pending,150,,
+"""
+REAL = Path(__file__).parents[2] / ".." / "shared" / "data" / "traces" / "alibaba_gpu_v2023"
+
+
+def document(nodes: str = NODES, pods: str | None = PODS, **options: Any) -> dict[str, Any]:
+    made = import_openb(nodes.encode(), None if pods is None else pods.encode(), **options)
+    Instance.from_document(made)
+    return made
+
+
+def test_pools_are_models_and_nodes_without_gpus_are_left_out() -> None:
+    assert document(pods=None)["cluster"]["pools"] == [
+        {"name": "P100", "gpu": "P100", "nodes": [
+            {"name": "n0", "gpus": 2, "cpus": 64.0, "memory": 262144 * 2**20 / 1e9},
+            {"name": "n3", "gpus": 1, "cpus": 64.0, "memory": 262144 * 2**20 / 1e9},
+        ]},
+        {"name": "G2", "gpu": "G2", "nodes": [{"name": "n1", "gpus": 8, "cpus": 96.5, "memory": 393216 * 2**20 / 1e9}]},
+    ]  # fmt: skip
+    assert document(pods=None)["jobs"] == []
+
+
+def test_pods_are_jobs_on_one_node_with_their_share() -> None:
+    jobs = document()["jobs"]
+    assert [(job["id"], job["steps"], job["arrival"]) for job in jobs] == [("p0", 90, 0), ("p1", 150, 0), ("p3", 1, 0)]
+    assert [[option["pool"] for option in job["options"]] for job in jobs] == [["P100", "G2"], ["P100"], ["G2"]]
+    shared = jobs[1]["options"][0]
+    assert (shared["gpus"], shared["nodes"], shared["share"]) == (1, 1, 0.46)
+    assert shared["uses"] == {"cpu": 6.0, "memory": 12288 * 2**20 / 1e9}
+
+
+def test_pods_of_a_time() -> None:
+    made = document(at=100)
+    assert (made["now"], [(job["id"], job["arrival"]) for job in made["jobs"]]) == (100, [("p1", 50)])
+    assert [job["id"] for job in document(at=50)["jobs"]] == ["p0", "p1"]
+
+
+def test_columns_in_another_order_and_a_list_without_times() -> None:
+    (job,) = document(pods="gpu_milli,num_gpu,memory_mib,cpu_milli,name\n500,1,1024,2000,x\n\n")["jobs"]
+    assert (job["id"], job["steps"], job["options"][0]["share"]) == ("x", 1, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "message"),
+    [
+        ("", PODS, 'nodes line 1: found "", expected a column sn'),
+        ("sn,cpu_milli,memory_mib,gpu\n", PODS, "expected a column model"),
+        (NODES + "n0,1,1,1,G2\n", PODS, 'nodes line 6, sn: found "n0" a second time, expected names that differ'),
+        (NODES + "n9,1,1,1,\n", PODS, "nodes line 6, model: found nothing, expected a name"),
+        (NODES + "n9,1,1,-1,G2\n", PODS, 'nodes line 6, gpu: found "-1", expected a whole number, at least 0'),
+        (NODES + "n9,1,1\n", PODS, "nodes line 6: found 3 cells, expected 5, one for each column"),
+        ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,0,\n", PODS, "nodes: found no node with a GPU"),
+        (NODES, PODS + PODS.splitlines()[1], 'pods line 6, name: found "p0" a second time'),
+        (NODES, PODS.replace("460", "0"), "pods line 3, gpu_milli: found 0, expected thousandths of a GPU from 1 to"),
+        (NODES, PODS.replace("4,1000", "4,500"), "gpu_milli: found 500, expected 1000, as the pod has 4 GPUs"),
+        (
+            NODES,
+            PODS.replace("P100|T4", "T4"),
+            'gpu_spec: found "T4", expected one of the models of the nodes: P100, G2',
+        ),
+        (NODES, PODS.replace(",50,", ",soon,"), 'creation_time: found "soon", expected a time in seconds, or nothing'),
+    ],
+)
+def test_what_is_wrong_is_told(nodes: str, pods: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(message)):
+        document(nodes, pods)
+
+
+def test_bytes_that_are_no_text() -> None:
+    with pytest.raises(InvalidInput, match="nodes line 2: found bytes that are not UTF-8"):
+        import_openb(b"sn\n\xff")
+
+
+def test_a_time_needs_times() -> None:
+    with pytest.raises(UsageError, match="give a pod list too"):
+        document(pods=None, at=3)
+    with pytest.raises(UsageError, match="the pod list has no times"):
+        document(pods="name,cpu_milli,memory_mib,num_gpu,gpu_milli\nx,1,1,1,5\n", at=3)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/traces")
+def test_gangs_on_the_real_nodes() -> None:
+    made = import_openb((REAL / "openb_node_list_gpu_node.csv").read_bytes())
+    sizes = {pool["name"]: sum(node["gpus"] for node in pool["nodes"]) for pool in made["cluster"]["pools"]}
+    assert sizes == {"P100": 265, "V100M16": 195, "V100M32": 204, "G2": 4392, "G3": 312, "T4": 842, "A10": 2}
+    random = np.random.default_rng(0)
+    for number in range(900):
+        pool = str(random.choice(["G2", "T4", "V100M16", "P100"], p=[0.7, 0.2, 0.05, 0.05]))
+        gpus = int(random.choice([1, 2, 4, 8, 16], p=[0.4, 0.2, 0.2, 0.15, 0.05]))
+        option = {"pool": pool, "gpus": gpus, "throughput": 1.0, "uses": {"cpu": 6.0 * gpus, "memory": 20.0 * gpus}}
+        made["jobs"].append({"id": f"g{number}", "options": [option]})
+    instance = Instance.from_document(made)
+    placed = optsched.place(optsched.solve(instance, "max-throughput", integral=True))
+    assert placed.placement is not None
+    figures = placed.placement.figures
+    assert figures["rows_placed"] >= 0.99 * figures["rows_bound"] > 800
+    assert figures["nodes_spanned"] <= 1.02 * figures["nodes_bound"]
+    assert optsched.verify(instance, placed.to_document()).ok
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/traces")
+def test_the_real_pods_of_a_day() -> None:
+    lists = ("openb_node_list_gpu_node.csv", "openb_pod_list_gpuspec33.csv")
+    instance = Instance.from_document(import_openb(*((REAL / name).read_bytes() for name in lists), at=140 * 86400))
+    placed = optsched.place(optsched.solve(instance, "max-throughput", integral=True))
+    assert placed.placement is not None and not placed.placement.refused
+    assert placed.placement.figures["exact"] == 1.0
+    assert optsched.verify(instance, placed.to_document()).ok
