@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optsched.api import write_atomically
 from optsched.errors import SolverUnavailable, UsageError
+from optsched.report.palette import INK, LABEL, LINE, MUTED, SMALL, SUBTITLE, TITLE
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 UNDATED: dict[str, dict[str, Any]] = {
@@ -61,3 +64,59 @@ def save_picture(ax: Axes, path: str | Path) -> None:
     with rc_context({"svg.hashsalt": "optsched"}):
         figure.savefig(buffer, format=kind, dpi=RESOLUTION, metadata=UNDATED[kind])
     write_atomically(path, buffer.getvalue())
+
+
+def head(ax: Axes, title: str, subtitle: str) -> None:
+    """Write the title and the smaller line below it, above the axes on the left."""
+    ax.set_title(title, loc="left", fontsize=TITLE, pad=20, color=INK)
+    ax.annotate(subtitle, (0, 1), (0, 6), "axes fraction", "offset points", fontsize=SUBTITLE, color=MUTED)
+
+
+def plain_frame(ax: Axes, *sides: str) -> None:
+    """Keep the frame on these sides alone (left, bottom ...), thin; ticks without marks."""
+    for side, spine in ax.spines.items():
+        spine.set_visible(side in sides)
+        spine.set_color(LINE)
+    ax.tick_params(which="both", length=0, labelsize=LABEL, labelcolor=INK)
+
+
+def legend_below(ax: Axes, handles: Sequence[Artist], gap: float, width: float = 2.1) -> None:
+    """A legend under the axes, so many inches below their lower edge, in columns of a width (inches) that fit."""
+    from matplotlib.transforms import ScaledTranslation
+
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    if handles:
+        ax.legend(
+            handles=list(handles), loc="upper left", bbox_to_anchor=(0, 0), frameon=False, fontsize=SMALL + 0.5,
+            bbox_transform=ax.transAxes + ScaledTranslation(0, -gap, figure.dpi_scale_trans), borderaxespad=0,
+            ncol=max(int(size_of(ax)[0] / width), 1), handlelength=1.1,
+        )  # fmt: skip
+
+
+def size_of(ax: Axes) -> tuple[float, float]:
+    """Width and height of the axes in inches, before any layout."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    width, height = figure.get_size_inches()
+    place = ax.get_position()
+    return float(width * place.width), float(height * place.height)
+
+
+def short(text: str, most: int) -> str:
+    """A text of at most so many characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """The unit in which so many seconds are read best, and its name: s, min, h, days."""
+    for limit, unit, name in ((180.0, 1.0, "s"), (10_800.0, 60.0, "min"), (259_200.0, 3600.0, "h")):
+        if seconds < limit:
+            return unit, name
+    return 86_400.0, "days"
+
+
+def time_words(seconds: float) -> str:
+    """A duration in its unit: ``2.5 h``."""
+    unit, name = time_unit(abs(seconds))
+    return f"{seconds / unit:.3g} {name}"
