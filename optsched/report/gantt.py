@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.report.answers import Answer, count
 from optsched.report.bands import Band, bands_of
 from optsched.report.gantt_rows import GanttRows
@@ -25,8 +26,34 @@ MAX_CUTS = 80
 """Ends of slices that are drawn."""
 MAX_DEADLINES = 60
 """Deadlines that are marked; of more, only those that are missed."""
-CHARACTER = 0.0088
+LOWEST = 0.115
+"""Inches of the lowest block that has room for a name."""
+CHARACTER = 0.0083
 """Inches of a character per point of its size."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Rectangles, each of one job; arrays of equal length.
+
+    Attributes
+    ----------
+    job : IntArray
+        Row of the job table.
+    owner : IntArray
+        Blocks of one job in one stretch have the same number.
+    left, right : FloatArray
+        On the axis of time.
+    top, bottom : FloatArray
+        Inches from the upper edge.
+    """
+
+    job: IntArray
+    owner: IntArray
+    left: FloatArray
+    top: FloatArray
+    right: FloatArray
+    bottom: FloatArray
 
 
 def schedule_gantt(answer: Answer, ax: Axes | None = None) -> Axes:
@@ -75,7 +102,7 @@ def _draw(rows: GanttRows, ax: Axes | None) -> Axes:
     ax.set_xlim(low, low + (high - low) * 1.01 if high > low else low + 1.0)
     _draw_ground(ax, bands)
     colours = job_colours([*rows.runs.job.tolist(), *rows.runs.partner[rows.runs.partner >= 0].tolist()])
-    _draw_stretches(ax, rows, bands, colours)
+    blocks = _draw_stretches(ax, rows, bands, colours)
     _draw_deadlines(ax, rows, bands)
     if 0 < len(rows.cuts) <= MAX_CUTS:
         ax.vlines(rows.cuts, *ax.get_ylim(), color=INK, linewidth=0.4, linestyle=(0, (1, 2)), zorder=1.5)
@@ -84,6 +111,7 @@ def _draw(rows: GanttRows, ax: Axes | None) -> Axes:
     head(ax, rows.title, rows.subtitle)
     ax.set_xlabel(rows.axis, fontsize=LABEL)
     _legend(ax, rows, colours)
+    _write_names(ax, rows, blocks, colours)
     return ax
 
 
@@ -112,41 +140,48 @@ def _boxes(rows: GanttRows, band: Band) -> tuple[FloatArray, FloatArray, FloatAr
     return rows.runs.start[stretch], top, rows.runs.end[stretch], np.asarray(top + height * lanes.height)
 
 
-def _draw_stretches(ax: Axes, rows: GanttRows, bands: Sequence[Band], colours: Mapping[int, str]) -> None:
-    """Blocks of all bands, and names in the largest of them."""
+def _draw_stretches(ax: Axes, rows: GanttRows, bands: Sequence[Band], colours: Mapping[int, str]) -> Blocks:
+    """The blocks of all bands; two jobs that share GPUs have half of the height each."""
     parts = [(band.runs[band.lanes.stretch], *_boxes(rows, band)) for band in bands]
     stretch, left, top, right, bottom = (np.concatenate(column) for column in zip(*parts, strict=True))
     job, partner = rows.runs.job[stretch], rows.runs.partner[stretch]
-    shared = partner >= 0
-    middle = np.where(shared, (top + bottom) / 2, bottom)
-    _add_boxes(ax, left, top, right, middle, [colours[row] for row in job.tolist()])
-    _add_boxes(ax, left[shared], middle[shared], right[shared], bottom[shared],
-               [colours[row] for row in partner[shared].tolist()])  # fmt: skip
-    labelled: set[int] = set()
-    names, inch = rows.instance.jobs_table.names, size_of(ax)[0] / float(np.ptp(ax.get_xlim()))
-    for place in np.argsort(-(right - left) * (middle - top), kind="stable")[:MAX_LABELS].tolist():
-        room = (right[place] - left[place]) * inch - 0.06
-        if int(stretch[place]) in labelled or middle[place] - top[place] < 0.115 or room < 0.12:
-            continue
-        labelled.add(int(stretch[place]))
-        spots = [(int(job[place]), top[place], middle[place])]
-        spots += [(int(partner[place]), middle[place], bottom[place])] if shared[place] else []
-        for row, above, below in spots:
-            if len(names[row]) * CHARACTER * SMALL <= room:
-                ax.text((left[place] + right[place]) / 2, (above + below) / 2, names[row], fontsize=SMALL, ha="center",
-                        va="center_baseline", color=ink_on(colours[row]), clip_on=True, zorder=3)  # fmt: skip
+    pair = partner >= 0
+    middle = np.where(pair, (top + bottom) / 2, bottom)
+    blocks = Blocks(
+        np.concatenate((job, partner[pair])),
+        np.concatenate((2 * stretch, 2 * stretch[pair] + 1)),
+        np.concatenate((left, left[pair])),
+        np.concatenate((top, middle[pair])),
+        np.concatenate((right, right[pair])),
+        np.concatenate((middle, bottom[pair])),
+    )
+    _add_boxes(ax, blocks, colours)
+    return blocks
 
 
-def _add_boxes(
-    ax: Axes, left: FloatArray, top: FloatArray, right: FloatArray, bottom: FloatArray, colours: list[str]
-) -> None:
+def _write_names(ax: Axes, rows: GanttRows, blocks: Blocks, colours: Mapping[int, str]) -> None:
+    """The name of a job in the largest block of each stretch that has room for it."""
+    names, named = rows.instance.jobs_table.names, set()
+    inch = size_of(ax)[0] / float(np.ptp(ax.get_xlim()))
+    width, height = (blocks.right - blocks.left) * inch, blocks.bottom - blocks.top
+    for place in np.argsort(-width * height, kind="stable")[:MAX_LABELS].tolist():
+        job, owner = int(blocks.job[place]), int(blocks.owner[place])
+        fits = height[place] >= LOWEST and len(names[job]) * CHARACTER * SMALL <= width[place] - 0.05
+        if fits and owner not in named:
+            named.add(owner)
+            x, y = (blocks.left + blocks.right)[place] / 2, (blocks.top + blocks.bottom)[place] / 2
+            ax.text(x, y, names[job], fontsize=SMALL, ha="center", va="center_baseline", color=ink_on(colours[job]),
+                    clip_on=True, zorder=3)  # fmt: skip
+
+
+def _add_boxes(ax: Axes, blocks: Blocks, colours: Mapping[int, str]) -> None:
     from matplotlib.collections import PolyCollection
 
-    if not len(left):
-        return
+    left, top, right, bottom = blocks.left, blocks.top, blocks.right, blocks.bottom
     corners = np.stack([left, top, right, top, right, bottom, left, bottom], axis=1).reshape(-1, 4, 2)
     edge = 0.7 if len(left) <= 400 else 0.2
-    ax.add_collection(PolyCollection(list(corners), facecolors=colours, edgecolors=PAPER, linewidths=edge, zorder=2))
+    fill = [colours[job] for job in blocks.job.tolist()]
+    ax.add_collection(PolyCollection(list(corners), facecolors=fill, edgecolors=PAPER, linewidths=edge, zorder=2))
 
 
 def _draw_deadlines(ax: Axes, rows: GanttRows, bands: Sequence[Band]) -> None:

@@ -87,17 +87,21 @@ def legend_below(ax: Axes, handles: Sequence[Artist], gap: float, width: float =
     figure = ax.get_figure(root=True)
     assert figure is not None
     if handles:
+        columns = max(int(float(figure.get_size_inches()[0]) / width) - 1, 1)
         ax.legend(
             handles=list(handles), loc="upper left", bbox_to_anchor=(0, 0), frameon=False, fontsize=SMALL + 0.5,
             bbox_transform=ax.transAxes + ScaledTranslation(0, -gap, figure.dpi_scale_trans), borderaxespad=0,
-            ncol=max(int(size_of(ax)[0] / width), 1), handlelength=1.1,
+            ncol=columns, handlelength=1.1,
         )  # fmt: skip
 
 
 def size_of(ax: Axes) -> tuple[float, float]:
-    """Width and height of the axes in inches, before any layout."""
+    """Width and height of the axes in inches, once all that stands around them is there."""
     figure = ax.get_figure(root=True)
     assert figure is not None
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
     width, height = figure.get_size_inches()
     place = ax.get_position()
     return float(width * place.width), float(height * place.height)
