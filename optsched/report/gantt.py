@@ -13,7 +13,7 @@ from optsched.report.answers import Answer, count
 from optsched.report.bands import Band, bands_of
 from optsched.report.gantt_rows import GanttRows
 from optsched.report.palette import INK, JOBS, LABEL, LINE, MAIN, PANEL, PAPER, SMALL, WARNING, ink_on, job_colours
-from optsched.report.pictures import head, new_axes, plain_frame, require_matplotlib, short, size_of
+from optsched.report.pictures import head, new_axes, plain_frame, require_matplotlib, short, size_of, width_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,8 +28,6 @@ MAX_DEADLINES = 60
 """Deadlines that are marked; of more, only those that are missed."""
 LOWEST = 0.115
 """Inches of the lowest block that has room for a name."""
-CHARACTER = 0.0083
-"""Inches of a character per point of its size."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +164,7 @@ def _write_names(ax: Axes, rows: GanttRows, blocks: Blocks, colours: Mapping[int
     width, height = (blocks.right - blocks.left) * inch, blocks.bottom - blocks.top
     for place in np.argsort(-width * height, kind="stable")[:MAX_LABELS].tolist():
         job, owner = int(blocks.job[place]), int(blocks.owner[place])
-        fits = height[place] >= LOWEST and len(names[job]) * CHARACTER * SMALL <= width[place] - 0.05
+        fits = height[place] >= LOWEST and width_of(names[job], SMALL) <= width[place] - 0.05
         if fits and owner not in named:
             named.add(owner)
             x, y = (blocks.left + blocks.right)[place] / 2, (blocks.top + blocks.bottom)[place] / 2

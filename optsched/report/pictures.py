@@ -69,7 +69,13 @@ def save_picture(ax: Axes, path: str | Path) -> None:
 def head(ax: Axes, title: str, subtitle: str) -> None:
     """Write the title and the smaller line below it, above the axes on the left."""
     ax.set_title(title, loc="left", fontsize=TITLE, pad=20, color=INK)
-    ax.annotate(subtitle, (0, 1), (0, 6), "axes fraction", "offset points", fontsize=SUBTITLE, color=MUTED)
+    text = ax.annotate(subtitle, (0, 1), (0, 6), "axes fraction", "offset points", fontsize=SUBTITLE, color=MUTED)
+    text.set_in_layout(False)  # a long line must not squeeze the picture
+
+
+def width_of(text: str, size: float) -> float:
+    """Inches that a text of a size in points takes, nearly."""
+    return 0.0083 * size * len(text)
 
 
 def plain_frame(ax: Axes, *sides: str) -> None:
@@ -80,14 +86,13 @@ def plain_frame(ax: Axes, *sides: str) -> None:
     ax.tick_params(which="both", length=0, labelsize=LABEL, labelcolor=INK)
 
 
-def legend_below(ax: Axes, handles: Sequence[Artist], gap: float, width: float = 2.1) -> None:
-    """A legend under the axes, so many inches below their lower edge, in columns of a width (inches) that fit."""
+def legend_below(ax: Axes, handles: Sequence[Artist], gap: float, columns: int = 4) -> None:
+    """A legend under the axes, so many inches below their lower edge."""
     from matplotlib.transforms import ScaledTranslation
 
     figure = ax.get_figure(root=True)
     assert figure is not None
     if handles:
-        columns = max(int(float(figure.get_size_inches()[0]) / width) - 1, 1)
         ax.legend(
             handles=list(handles), loc="upper left", bbox_to_anchor=(0, 0), frameon=False, fontsize=SMALL + 0.5,
             bbox_transform=ax.transAxes + ScaledTranslation(0, -gap, figure.dpi_scale_trans), borderaxespad=0,
