@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from optsched.api import make_formulation
 from optsched.cli.allocation_view import allocation_table, idle_jobs
-from optsched.cli.resource_view import objective_words, quantity, resource_tables
+from optsched.cli.resource_view import quantity, resource_tables
 from optsched.cli.tables import (
     bullets,
     count,
@@ -18,7 +18,7 @@ from optsched.cli.tables import (
     seconds,
     share,
 )
-from optsched.registry import load_formulation
+from optsched.registry import load_formulation, objective_words
 from optsched.solution import Solution, Status
 
 if TYPE_CHECKING:

@@ -101,11 +101,16 @@ def _parsed(source: str | Path) -> Any:
 
 def headline(answer: Answer, *more: str) -> str:
     """The line below a title: formulation, status and objective, and what the picture adds."""
-    value = "" if answer.objective is None else f", objective {answer.objective:.4g}"
+    value = "" if answer.objective is None else f", objective {amount(answer.objective)}"
     doubt = "" if answer.certificate.ok else ", its certificate does not hold"
     return "; ".join([f"{answer.formulation}: {answer.status}{value}{doubt}", *filter(None, more)])
 
 
-def count(amount: int, one: str, many: str = "") -> str:
+def amount(value: float) -> str:
+    """Four significant digits, of large numbers all before the point: ``0.9714``, ``31,345``."""
+    return f"{value:,.0f}" if 10_000 <= abs(value) < 1e12 else f"{value:.4g}"
+
+
+def count(number: int, one: str, many: str = "") -> str:
     """``1 job``, ``1,200 jobs``."""
-    return f"{amount:,} {one if amount == 1 else many or one + 's'}"
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

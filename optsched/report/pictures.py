@@ -118,8 +118,8 @@ def short(text: str, most: int) -> str:
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
-    """The unit in which so many seconds are read best, and its name: s, min, h, days."""
-    for limit, unit, name in ((180.0, 1.0, "s"), (10_800.0, 60.0, "min"), (259_200.0, 3600.0, "h")):
+    """The unit in which so many seconds are read best, and its name: ms, s, min, h, days."""
+    for limit, unit, name in ((0.2, 1e-3, "ms"), (180.0, 1.0, "s"), (10_800.0, 60.0, "min"), (259_200.0, 3600.0, "h")):
         if seconds < limit:
             return unit, name
     return 86_400.0, "days"
