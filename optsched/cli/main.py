@@ -18,6 +18,7 @@ from optsched.cli import (
     formulations,
     import_gavel,
     instances,
+    plot,
     solve,
     solvers,
     validate,
@@ -68,6 +69,7 @@ def build_app() -> typer.Typer:
     add_command(app, "validate", validate.validate, validate.EXAMPLES)
     add_command(app, "explain", explain.explain, explain.EXAMPLES)
     add_command(app, "export", export.export, export.EXAMPLES)
+    add_command(app, "plot", plot.plot, plot.EXAMPLES)
     app.add_typer(import_gavel.build_imports(), name="import")
     add_command(app, "formulations", formulations.formulations, formulations.EXAMPLES)
     add_command(app, "solvers", solvers.solvers, solvers.EXAMPLES)

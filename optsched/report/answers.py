@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from optsched.errors import InvalidInput
+from optsched.assembly import compile, make_formulation
+from optsched.candidates import Classes
+from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
 from optsched.instance.reading import parse_json, read_bytes, read_stdin, show, validate
 from optsched.solution import Solution, Status
@@ -55,6 +58,18 @@ class SolutionFile:
                 "instance.sha256", show(made.document.instance.sha256), f"{instance.sha256}, the hash of this instance"
             )
         return made
+
+    @cached_property
+    def classes(self) -> Classes:
+        """The classes of jobs that the solution is over, compiled again; raises `InvalidInput`."""
+        document = self.document
+        constraints = [item for item in document.constraints if item.get("kind") != "extend"]
+        try:
+            formulation = make_formulation(document.formulation, document.options, constraints)
+        except UsageError as error:
+            raise InvalidInput("formulation", show(document.formulation), f"one that can be made ({error})") from None
+        candidates = compile(self.instance)
+        return formulation.classes(candidates if document.classes else candidates.per_job())
 
     @property
     def formulation(self) -> str:

@@ -1,6 +1,6 @@
-"""Schedule, rounds and placement as pictures need them, from a `Solution` or as they stand in a solution file.
+"""Allocation, schedule, rounds and placement as pictures need them, from a `Solution` or from a solution file.
 
-This is the only module that knows how these three look in a file.
+This is the only module that knows how the last three look in a file.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
 from optsched.instance.reading import listed, show, translate
 from optsched.report.answers import Answer, SolutionFile
+from optsched.solution import Allocation
 
 NOBODY = -1
 
@@ -43,6 +44,25 @@ class Runs:
 
     def __len__(self) -> int:
         return len(self.job)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Rows of an allocation: who has which pool (-1: none) for what fraction of the time; arrays of equal length.
+
+    Attributes
+    ----------
+    job, partner, pool : IntArray
+        Rows of the job table and of the pools; -1 for no partner, no pool.
+    gpus, fraction : FloatArray
+        GPUs held (of a share of a GPU that share), and the fraction of the time.
+    """
+
+    job: IntArray
+    partner: IntArray
+    pool: IntArray
+    gpus: FloatArray
+    fraction: FloatArray
 
 
 @dataclass(frozen=True)
@@ -78,6 +98,16 @@ class Held:
 # --- from a solution, or from a file -------------------------------------------------------------------------------
 
 
+def shares_of(source: Allocation | SolutionFile) -> Shares:
+    """The rows of an allocation."""
+    if isinstance(source, SolutionFile):
+        return _allocation_in(source)
+    rows, table = source.rows, source.classes.configurations
+    configuration = source.classes.configuration[rows.column]
+    gpus = table.gpus[configuration] * table.share[configuration]
+    return Shares(rows.job, rows.partner, table.pool[configuration], gpus, rows.fraction)
+
+
 def schedule_of(answer: Answer) -> Runs:
     """The schedule, in absolute seconds; raises `UsageError` where there is none."""
     if isinstance(answer, SolutionFile):
@@ -98,11 +128,9 @@ def slices_of(answer: Answer) -> Slices:
     rounds, allocation = answer.rounds, answer.allocation
     if rounds is None or allocation is None:
         raise _lacks(answer, "rounds")
-    rows, table = rounds.rows, allocation.classes.configurations
-    configuration = allocation.classes.configuration[rows.column]
-    pool, gpus = table.pool[configuration], table.gpus[configuration] * table.share[configuration]
+    rows = shares_of(allocation)
     row, start, end, cuts = _joined(rounds.length, rounds.runs.toarray() > 0)
-    runs = Runs(rows.job[row], rows.partner[row], pool[row], gpus[row], start, end)
+    runs = Runs(rows.job[row], rows.partner[row], rows.pool[row], rows.gpus[row], start, end)
     return Slices(runs, cuts, None, rounds.scale)
 
 
@@ -188,7 +216,7 @@ def _schedule_in(file: SolutionFile) -> Runs:
 
 def _slices_in(file: SolutionFile) -> Slices:
     rounds: _Rounds = _read(file, "rounds", _Rounds, _Rounds)
-    allocation, instance = file.document.allocation, file.instance
+    allocation = file.document.allocation
     runs = np.zeros((len(rounds.slices), len(allocation)), bool)
     for place, piece in enumerate(rounds.slices):
         for position, number in enumerate(piece.run):
@@ -196,15 +224,24 @@ def _slices_in(file: SolutionFile) -> Slices:
                 expected = f"the number of one of the {len(allocation)} rows of the allocation"
                 raise InvalidInput(f"rounds.slices[{place}].run[{position}]", show(number), expected)
         runs[place, piece.run] = True
-    row, start, end, cuts = _joined(np.array([piece.duration for piece in rounds.slices]), runs)
-    jobs = [(item.job,) if item.jobs is None else item.jobs for item in allocation]
-    job = _rows([_job(instance, names[0], f"allocation[{place}]") for place, names in enumerate(jobs)])
-    partner = _rows([_job(instance, names[1], f"allocation[{place}]") if len(names) > 1 else NOBODY
-                     for place, names in enumerate(jobs)])  # fmt: skip
-    pool = _rows([_pool(instance, item.pool, f"allocation[{place}].pool") for place, item in enumerate(allocation)])
-    gpus = np.array([item.gpus * item.share for item in allocation], np.float64)
+    rows = _allocation_in(file)
     row, start, end, cuts = _joined(np.array([piece.duration for piece in rounds.slices], np.float64), runs)
-    return Slices(Runs(job[row], partner[row], pool[row], gpus[row], start, end), cuts, rounds.window, rounds.scale)
+    of_row = Runs(rows.job[row], rows.partner[row], rows.pool[row], rows.gpus[row], start, end)
+    return Slices(of_row, cuts, rounds.window, rounds.scale)
+
+
+def _allocation_in(file: SolutionFile) -> Shares:
+    """The rows of the allocation of a solution file."""
+    instance, rows = file.instance, file.document.allocation
+    job, partner, pool = [], [], []
+    for place, row in enumerate(rows):
+        path = f"allocation[{place}]"
+        first, second = (row.job, None) if row.jobs is None else row.jobs
+        job.append(_job(instance, first, f"{path}.job" if row.jobs is None else f"{path}.jobs[0]"))
+        partner.append(NOBODY if second is None else _job(instance, second, f"{path}.jobs[1]"))
+        pool.append(_pool(instance, row.pool, f"{path}.pool"))
+    gpus, fraction = [row.gpus * row.share for row in rows], [row.fraction for row in rows]
+    return Shares(_rows(job), _rows(partner), _rows(pool), np.array(gpus, float), np.array(fraction, float))
 
 
 def _placement_in(file: SolutionFile) -> tuple[Held, ...]:

@@ -44,6 +44,14 @@ def new_axes(width: float, height: float) -> Axes:
     return axes
 
 
+def picture_format(path: str | Path) -> str:
+    """``png``, ``svg`` or ``pdf`` by the suffix of a file; raises `UsageError` for any other."""
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind not in UNDATED:
+        raise UsageError(f"{path}: expected a name that ends in .png, .svg or .pdf")
+    return kind
+
+
 def save_picture(ax: Axes, path: str | Path) -> None:
     """Write the figure of these axes as png, svg or pdf, atomically; equal pictures give equal bytes.
 
@@ -55,9 +63,7 @@ def save_picture(ax: Axes, path: str | Path) -> None:
     require_matplotlib()
     from matplotlib import rc_context
 
-    kind = Path(path).suffix.lower().removeprefix(".")
-    if kind not in UNDATED:
-        raise UsageError(f"{path}: expected a name that ends in .png, .svg or .pdf")
+    kind = picture_format(path)
     figure = ax.get_figure(root=True)
     assert figure is not None
     buffer = io.BytesIO()

@@ -72,7 +72,7 @@ class PriceBars:
         told = f"more of {free} of {count(len(names), 'resource')} would not help" if free else ""
         return cls(
             tuple(names[row] for row in order.tolist()), price[order], used[order], len(names) - len(order),
-            f"{answer.instance.name}: what one more is worth", headline(answer, told),
+            f"{answer.instance.name}: what {one_more} is worth", headline(answer, told),
             f"{change} of the {words}{f', {unit},' if unit else ''} for {one_more}",
         )  # fmt: skip
 
@@ -128,8 +128,10 @@ def _draw(ax: Axes, bars: PriceBars) -> None:
     for label, dear in zip(ax.get_yticklabels(), worth.tolist(), strict=True):
         label.set_color(INK if dear else MUTED)
     ax.set_ylim(len(rows) - 0.4, -0.6)
-    if not worth.all():  # prices are sorted: those of 0 come last
-        ax.axhspan(int(worth.sum()) - 0.5, len(rows) - 0.4, color=IDLE, alpha=0.35, linewidth=0, zorder=0)
+    if not worth.all():
+        ax.axhspan(
+            int(rows[~worth][0]) - 0.5, int(rows[~worth][-1]) + 0.5, color=IDLE, alpha=0.35, linewidth=0, zorder=0
+        )
     ax.grid(axis="x", color=LINE, linewidth=0.5, zorder=0)
     ax.set_axisbelow(True)
     if not worth.any():

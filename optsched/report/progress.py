@@ -39,15 +39,9 @@ class ProgressRecorder:
 
     Solvers call it from a thread of theirs. Events that repeat incumbent and bound are kept once more at the end of
     their stretch only, so that a long search stays small.
-
-    Parameters
-    ----------
-    then : callable, optional
-        Is called with every event too: another callback, such as a progress line.
     """
 
-    def __init__(self, then: Callable[[Progress], None] | None = None) -> None:
-        self._then = then
+    def __init__(self) -> None:
         self._events: list[Progress] = []
         self._lock = threading.Lock()
 
@@ -61,8 +55,6 @@ class ProgressRecorder:
                 self._events.append(event)
             if len(self._events) > MOST:
                 self._events[1:-1] = self._events[1:-1:2]
-        if self._then is not None:
-            self._then(event)
 
     @property
     def events(self) -> tuple[Progress, ...]:
