@@ -10,7 +10,7 @@ import typer
 
 from optsched.cli.options import OUTPUT, PROBLEM, Problem, Search, solved
 from optsched.cli.shell import Shell, check_target
-from optsched.cli.solve import NOT_CERTIFIED, exit_code
+from optsched.cli.solve import NOT_CERTIFIED, NOTHING_FOUND, exit_code
 from optsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -122,13 +122,14 @@ def _solve_and_draw(shell: Shell, problem: Drawn, search: Search, output: str, k
     made = solved(shell, problem, search, recorder)
     code = exit_code(made)
     if code == NOT_CERTIFIED:
-        for found in made.certificate.problems:
-            shell.complain(f"error: the certificate failed: {found}")
+        for wrong in made.certificate.problems:
+            shell.complain(f"error: the certificate failed: {wrong}")
         return code
     if recorder is not None:
         return _save(shell, _progress(problem, made, recorder), output) or code
     if code:
-        shell.complain(f"error: the solution is {made.status}: there is nothing to draw")
+        found = "nothing was found within the limits" if code == NOTHING_FOUND else f"the solution is {made.status}"
+        shell.complain(f"error: {found}: there is nothing to draw")
         return code
     return _save(shell, _drawn(made, kind), output)
 

@@ -12,7 +12,7 @@ import optsched
 from optsched.solution import Placement, Rounds, Schedule, Solution
 
 
-def instance_of(jobs: int, pools: dict[str, tuple[int, int]], seed: int = 0, **changes: Any) -> optsched.Instance:
+def instance_of(jobs: int, pools: dict[str, tuple[int, int]], seed: int = 0, /, **changes: Any) -> optsched.Instance:
     """Jobs of 1 to 8 GPUs on pools of (nodes, GPUs per node); every third has a deadline."""
     random = np.random.default_rng(seed)
     gangs = random.choice([1, 1, 2, 4, 8], jobs).tolist()
