@@ -170,7 +170,7 @@ def _best(fabric: Fabric, sizes: Sizes) -> Layout:
     blocks = _blocks(fabric)
     largest = max(len(group.hosts) for group in fabric.groups)
     shelves = range(1, min(len(blocks), 40) + 1) if len(blocks) > MOST_LINKED else [1]
-    depths = sorted({*range(1, min(largest, 12) + 1), *(math.ceil(largest / part) for part in range(1, 33))})
+    depths = sorted(set(np.geomspace(1, largest, 60).round().astype(int).tolist()))
     found: tuple[float, int, int] | None = None
     for count in shelves:
         for depth in depths:

@@ -164,6 +164,16 @@ def test_nothing_overlaps_and_everything_is_on_the_page(pools: dict[str, tuple[i
             assert y + h <= panel.top + panel.height + 1e-9
 
 
+@pytest.mark.parametrize("nodes", [1, 7, 100, 512, 3000, 12_000])
+def test_a_large_pool_has_the_shape_of_a_page(nodes: int) -> None:
+    layout = lay_out(fabric_of(instance_of(1, {"a": (nodes, 8)})))
+    assert layout.height < 9.5
+    if nodes >= 100:
+        assert 1.1 < layout.width / layout.height < 3
+    if nodes >= 512:
+        assert layout.width > 0.5 * PAGE[0]
+
+
 def test_many_groups_stand_in_shelves_without_links_above() -> None:
     few = lay_out(fabric_of(instance_of(1, {f"p{row}": (1, 2) for row in range(MOST_LINKED)})))
     many = lay_out(fabric_of(instance_of(1, {f"p{row}": (1, 2) for row in range(MOST_LINKED + 1)})))
