@@ -57,6 +57,17 @@ def load_formulation(name: str) -> type[Formulation]:
     return _load("formulation", name)  # type: ignore[no-any-return]
 
 
+MEANT_UNIT = 10
+"""Characters of a unit at most: what stands behind the last comma of a formulation's words for its objective."""
+
+
+def objective_words(formulation: str) -> tuple[str, str]:
+    """What the objective of a formulation is, and its unit (may be empty)."""
+    words = load_formulation(formulation).objective_words
+    told, comma, unit = words.rpartition(", ")
+    return (told, unit) if comma and len(unit) <= MEANT_UNIT else (words, "")
+
+
 def load_constraint(kind: str) -> type[SideConstraint]:
     """A side constraint's class by kind."""
     return _load("constraint", kind)  # type: ignore[no-any-return]

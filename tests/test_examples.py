@@ -14,6 +14,14 @@ WORDS = {
     "quickstart.py": ["quickstart: 12 jobs on 16 GPUs in 3 pools", "max-min-fairness", "makespan", "isolated", "1.00x"],
     "from_arrays.py": ["150 jobs want", "price", "v100", "p100", "k80", "no gain is above its price"],
     "own_row.py": ["quota, GPUs", "time (12), capacity (3), levels (12), quota (1)", "in the LP file"],
+    "pictures.py": [
+        "allocation.png",
+        "cluster.png",
+        "prices.png",
+        "search.png",
+        "progress of highs",
+        "equal bytes: True",
+    ],
     "picture.py": ["the picture is picture.png"],
 }
 ARGUMENTS = {"picture.py": ["@quickstart", "max-min-fairness", "picture.png"]}

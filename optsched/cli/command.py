@@ -18,7 +18,8 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}
 COMMON = "Messages"
 
 ORDER = (
-    "solve", "verify", "validate", "explain", "export", "import", "generate", "formulations", "solvers", "instances",
+    "solve", "verify", "validate", "explain", "plot", "export", "import", "generate", "formulations",
+    "solvers", "instances",
     "doctor",
 )  # fmt: skip
 

@@ -83,8 +83,8 @@ def _pools(solution: Solution) -> Iterator[RenderableType]:
 
 def _holding(solution: Solution, holding: list[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """Jobs whose level is the smallest, by how much of the objective hangs on them."""
-    from optsched.cli.resource_view import objective_words
     from optsched.cli.tables import count, heading, name, percent, rounded, table
+    from optsched.registry import objective_words
 
     if not holding:
         return

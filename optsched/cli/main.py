@@ -19,6 +19,7 @@ from optsched.cli import (
     generate,
     import_gavel,
     instances,
+    plot,
     solve,
     solvers,
     validate,
@@ -69,6 +70,7 @@ def build_app() -> typer.Typer:
     add_command(app, "validate", validate.validate, validate.EXAMPLES)
     add_command(app, "explain", explain.explain, explain.EXAMPLES)
     add_command(app, "export", export.export, export.EXAMPLES)
+    add_command(app, "plot", plot.plot, plot.EXAMPLES)
     app.add_typer(import_gavel.build_imports(), name="import")
     app.add_typer(generate.build_generators(), name="generate")
     add_command(app, "formulations", formulations.formulations, formulations.EXAMPLES)

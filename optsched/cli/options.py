@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from optsched.cli.shell import Shell
 
 if TYPE_CHECKING:
     from optsched.solution import Solution
+    from optsched.solvers import Progress
 
 PROBLEM, SOLVER, OUTPUT = "Problem", "Solver and limits", "Output"
 
@@ -135,19 +137,32 @@ class Search:
         }
 
 
-def solved(shell: Shell, problem: Problem, search: Search) -> Solution:
-    """Solve, with a progress line if it takes long."""
+def solved(
+    shell: Shell, problem: Problem, search: Search, listener: Callable[[Progress], None] | None = None
+) -> Solution:
+    """Solve, with a progress line if it takes long; a listener hears of the progress too."""
     options, constraints, limits = problem.options, problem.constraints, search.limits
     from optsched import api
 
     api.make_formulation(problem.formulation, options, constraints)  # names are checked before anything is read
-    with progress(shell, "solving") as on_progress:
+    with progress(shell, "solving") as line:
         return api.solve(
             problem.instance,
             problem.formulation,
             constraints=constraints,
             classes=not problem.no_classes,
-            on_progress=on_progress,
+            on_progress=line if listener is None else _both(listener, line),
             **limits,
             **options,
         )
+
+
+def _both(listener: Callable[[Progress], None], line: Callable[[Progress], None] | None) -> Callable[[Progress], None]:
+    """A callback that passes events on to a listener, and to the progress line if there is one."""
+
+    def tell(event: Progress) -> None:
+        listener(event)
+        if line is not None:
+            line(event)
+
+    return tell

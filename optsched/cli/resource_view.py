@@ -8,21 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.cli.tables import name, number, percent, rounded, seconds, table
-from optsched.registry import load_formulation
+from optsched.registry import objective_words
 from optsched.solution import Solution, Status
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-MEANT_UNIT = 10
-"""Characters of a unit at most: what stands behind the last comma of a formulation's words for its objective."""
-
-
-def objective_words(formulation: str) -> tuple[str, str]:
-    """What the objective is, and its unit (may be empty)."""
-    words = load_formulation(formulation).objective_words
-    told, comma, unit = words.rpartition(", ")
-    return (told, unit) if comma and len(unit) <= MEANT_UNIT else (words, "")
 
 
 def quantity(value: float, unit: str) -> str:

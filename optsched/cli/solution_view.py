@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from optsched.api import make_formulation
 from optsched.cli.allocation_view import allocation_table, idle_jobs
 from optsched.cli.placement_view import placement_view
-from optsched.cli.resource_view import objective_words, quantity, resource_tables
+from optsched.cli.resource_view import quantity, resource_tables
 from optsched.cli.rounds_view import rounds_view
 from optsched.cli.schedule_view import schedule_table
 from optsched.cli.tables import (
@@ -21,7 +21,7 @@ from optsched.cli.tables import (
     seconds,
     share,
 )
-from optsched.registry import load_formulation
+from optsched.registry import load_formulation, objective_words
 from optsched.solution import Solution, Status
 
 if TYPE_CHECKING:

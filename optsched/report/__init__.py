@@ -1,6 +1,29 @@
 """Reports: pictures of solutions. matplotlib (the extra ``plot``) is loaded when a picture is drawn, not before."""
 
+from optsched.report.answers import SolutionFile
+from optsched.report.gantt import rounds_gantt, schedule_gantt
+from optsched.report.gantt_rows import GanttRows
 from optsched.report.heatmap import HeatmapRows, allocation_heatmap, heatmap_rows
 from optsched.report.pictures import save_picture
+from optsched.report.prices import PriceBars, price_bars
+from optsched.report.progress import ProgressLines, ProgressRecorder, progress_picture
+from optsched.report.topology import topology_picture
+from optsched.report.topology_cells import TopologyCells
 
-__all__ = ["HeatmapRows", "allocation_heatmap", "heatmap_rows", "save_picture"]
+__all__ = [
+    "GanttRows",
+    "HeatmapRows",
+    "PriceBars",
+    "ProgressLines",
+    "ProgressRecorder",
+    "SolutionFile",
+    "TopologyCells",
+    "allocation_heatmap",
+    "heatmap_rows",
+    "price_bars",
+    "progress_picture",
+    "rounds_gantt",
+    "save_picture",
+    "schedule_gantt",
+    "topology_picture",
+]

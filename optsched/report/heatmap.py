@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.candidates import Classes
 from optsched.errors import UsageError
-from optsched.report.pictures import new_axes, require_matplotlib
-from optsched.solution import Allocation, Solution
+from optsched.instance import Instance
+from optsched.report.answers import Answer, SolutionFile, headline
+from optsched.report.palette import IDLE, INK, LABEL, LINE, PALE_INK, PAPER
+from optsched.report.parts import Shares, shares_of
+from optsched.report.pictures import head, new_axes, require_matplotlib, short
+from optsched.solution import Allocation, Status
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,9 +29,6 @@ VISIBLE = 5e-4
 """Smaller fractions are drawn as none."""
 COLOURS = ("#e3edf8", "#c6dbef", "#93c0e0", "#4f97cb", "#1c61a5", "#08306b")
 """Fractions from `VISIBLE` to 1, evenly spaced."""
-NOTHING = "#ffffff"
-CANNOT_RUN = "#e4e0da"
-INK, PALE_INK = "#1a1a1a", "#ffffff"
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class HeatmapRows:
         The pools, and ``no pool`` where some option uses none.
     row_words : str
         What a row is.
+    used, capacity : FloatArray, shape (places,)
+        GPUs in use, mean over time, and usable GPUs; NaN for ``no pool``.
     """
 
     fraction: FloatArray
@@ -55,40 +59,45 @@ class HeatmapRows:
     size: IntArray
     places: tuple[str, ...]
     row_words: str
+    used: FloatArray
+    capacity: FloatArray
 
 
-def heatmap_rows(allocation: Allocation) -> HeatmapRows:
+def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
     """Fractions by job and pool, put together until the rows fit on a page.
 
     A row is a job; else a class of jobs that are equal for the formulation; and if even these are too many, the jobs
     are sorted by the pool that they use most, and neighbours are put together.
     """
-    fraction, runs, places = _by_job(allocation)
-    of_class = allocation.classes.of_job
-    jobs = np.flatnonzero(of_class >= 0)
+    shares, C = shares_of(source), source.classes
+    fraction, runs, places = _by_job(C, shares)
+    jobs = np.flatnonzero(C.of_job >= 0)
     fraction, runs = fraction[jobs], runs[jobs]
     if len(jobs) <= MAX_LABELLED:
         words, group = "job (GPUs)", np.arange(len(jobs), dtype=np.int64)
-    elif len(allocation.classes) <= MAX_LABELLED:
-        words, group = "class of equal jobs (GPUs)", of_class[jobs]
+    elif len(C) <= MAX_LABELLED:
+        words, group = "class of equal jobs (GPUs)", C.of_job[jobs]
     else:
         words, group = "jobs, by the pool that they use most", _bands(fraction)
     first, size = np.unique(group, return_index=True)[1], np.bincount(group)
     labels: tuple[str, ...] = ()
     if len(size) <= MAX_LABELLED:
-        labels = tuple(_label(allocation, int(jobs[row]), int(n)) for row, n in zip(first, size, strict=True))
+        labels = tuple(_label(C.instance, int(jobs[row]), int(n)) for row, n in zip(first, size, strict=True))
     mean, some = _means(fraction, runs, group)
-    return HeatmapRows(mean, some, labels, size, places, words)
+    used = np.zeros(len(C.instance.cluster.pools) + 1)  # the last place: no pool (-1)
+    np.add.at(used, shares.pool, shares.gpus * shares.fraction)
+    capacity = C.instance.cluster.gpus(C.instance.now).astype(np.float64)
+    capacity, used[-1] = np.append(capacity, np.nan), np.nan
+    return HeatmapRows(mean, some, labels, size, places, words, used[: len(places)], capacity[: len(places)])
 
 
-def _by_job(allocation: Allocation) -> tuple[FloatArray, BoolArray, tuple[str, ...]]:
+def _by_job(C: Classes, shares: Shares) -> tuple[FloatArray, BoolArray, tuple[str, ...]]:
     """Fractions of every job in every place, where it can run, and the names of the places."""
-    C, rows = allocation.classes, allocation.rows
     jobs, pools = len(C.instance.jobs_table), C.instance.cluster.pools
     fraction = np.zeros((jobs, len(pools) + 1))  # the last place: no pool (-1)
-    shared = rows.partner >= 0
-    np.add.at(fraction, (rows.job, C.pool[rows.column]), rows.fraction)
-    np.add.at(fraction, (rows.partner[shared], C.pool[rows.column[shared]]), rows.fraction[shared])
+    shared = shares.partner >= 0
+    np.add.at(fraction, (shares.job, shares.pool), shares.fraction)
+    np.add.at(fraction, (shares.partner[shared], shares.pool[shared]), shares.fraction[shared])
     of_class = np.zeros((len(C) + 1, len(pools) + 1), bool)  # the last class: not in the program (-1)
     of_class[C.class_a, C.pool] = True
     of_class[C.class_b[~C.alone], C.pool[~C.alone]] = True
@@ -117,16 +126,15 @@ def _bands(fraction: FloatArray) -> IntArray:
     return rank * min(count, MAX_BANDS) // count
 
 
-def _label(allocation: Allocation, job: int, count: int) -> str:
-    table = allocation.classes.instance.jobs_table
-    name = table.names[job]
-    name = name if len(name) <= 28 else f"{name[:27]}…"
+def _label(instance: Instance, job: int, count: int) -> str:
+    table = instance.jobs_table
+    name = short(table.names[job], 28)
     low, high = int(table.gpus_min[job]), int(table.gpus_max[job])
     gpus = f"{low}" if low == high else f"{low}-{high}"
     return f"{name} ({gpus})" + (f" and {count - 1} like it" if count > 1 else "")
 
 
-def allocation_heatmap(solution: Solution, ax: Axes | None = None) -> Axes:
+def allocation_heatmap(solution: Answer, ax: Axes | None = None) -> Axes:
     """Draw the allocation of a solution: jobs x pools, coloured by fraction of time.
 
     A job alone on a pool for half of the time counts 0.5 there, whatever its GPUs; a pair that shares GPUs counts for
@@ -134,7 +142,7 @@ def allocation_heatmap(solution: Solution, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    solution : Solution
+    solution : Solution or SolutionFile
         One with an allocation.
     ax : matplotlib axes, optional
         Where to draw; by default on a figure of its own, of a size that fits the rows (``ax.figure``).
@@ -151,9 +159,10 @@ def allocation_heatmap(solution: Solution, ax: Axes | None = None) -> Axes:
         If matplotlib is not installed.
     """
     require_matplotlib()
-    if solution.allocation is None:
+    source = solution if isinstance(solution, SolutionFile) else solution.allocation
+    if source is None or solution.status not in (Status.OPTIMAL, Status.FEASIBLE):
         raise UsageError(f"the solution is {solution.status}: there is no allocation to draw")
-    rows = heatmap_rows(solution.allocation)
+    rows = heatmap_rows(source)
     if not len(rows.fraction):
         raise UsageError("no job is in the program: there is no allocation to draw")
     if ax is None:
@@ -173,7 +182,7 @@ def allocation_heatmap(solution: Solution, ax: Axes | None = None) -> Axes:
 def _draw(ax: Axes, rows: HeatmapRows) -> AxesImage:
     from matplotlib.colors import LinearSegmentedColormap
 
-    colours = LinearSegmentedColormap.from_list("fractions", COLOURS).with_extremes(bad=CANNOT_RUN, under=NOTHING)
+    colours = LinearSegmentedColormap.from_list("fractions", COLOURS).with_extremes(bad=IDLE, under=PAPER)
     shown = np.ma.masked_array(rows.fraction, ~rows.runs & (rows.fraction == 0))
     height, width = rows.fraction.shape
     top = height if rows.labels else int(rows.size.sum())
@@ -189,30 +198,23 @@ def _draw(ax: Axes, rows: HeatmapRows) -> AxesImage:
             ink = PALE_INK if value > 0.55 else INK
             text = f"{value:.2f}" if value >= 0.005 else "<.01"
             ax.text(place, row, text, ha="center", va="center", fontsize=8, color=ink)
-    ax.grid(which="minor", color="#c9c5be", linewidth=0.6)
+    ax.grid(which="minor", color=LINE, linewidth=0.6)
     ax.tick_params(which="both", length=0)
-    ax.spines[:].set_color("#c9c5be")
+    ax.spines[:].set_color(LINE)
     return image
 
 
-def _label_axes(ax: Axes, rows: HeatmapRows, solution: Solution) -> None:
-    allocation = solution.allocation
-    assert allocation is not None
-    C = allocation.classes
-    used = {name: (use, has) for name, use, has in zip(C.resources.names, allocation.usage, C.capacity, strict=True)}
-    ticks = []
-    for place in rows.places:
-        use, has = used.get(place, (0.0, 0.0))
-        ticks.append(f"{place}\n{use:.3g} of {has:g}" if place in used else place)
+def _label_axes(ax: Axes, rows: HeatmapRows, answer: Answer) -> None:
+    ticks = [
+        place if np.isnan(has) else f"{place}\n{used:.3g} of {has:g}"
+        for place, used, has in zip(rows.places, rows.used.tolist(), rows.capacity.tolist(), strict=True)
+    ]
     ax.set_xticks(np.arange(len(rows.places)), ticks)
     ax.set_xlabel("pool (GPUs in use, mean over time)")
     if rows.labels:
-        ax.set_yticks(np.arange(len(rows.labels)), rows.labels, fontsize=9)
+        ax.set_yticks(np.arange(len(rows.labels)), rows.labels, fontsize=LABEL)
     ax.set_ylabel(rows.row_words)
-    absent = len(solution.instance.jobs_table) - int(rows.size.sum())
+    absent = len(answer.instance.jobs_table) - int(rows.size.sum())
     jobs = f"{rows.size.sum():,} jobs" + (f", {absent:,} not in the program" if absent else "")
-    value = "" if solution.objective is None else f", objective {solution.objective:.4g}"
-    notes = ["grey: cannot run there"] if not rows.runs.all() else []
-    subtitle = "; ".join([f"{solution.formulation}: {solution.status}{value}", jobs, *notes])
-    ax.set_title(f"{solution.instance.name}: fraction of time on each pool", loc="left", fontsize=12, pad=20)
-    ax.annotate(subtitle, (0, 1), (0, 6), "axes fraction", "offset points", fontsize=8.5, color="#555555")
+    told = headline(answer, jobs, "" if rows.runs.all() else "grey: cannot run there")
+    head(ax, f"{answer.instance.name}: fraction of time on each pool", told)

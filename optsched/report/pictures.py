@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optsched.api import write_atomically
 from optsched.errors import SolverUnavailable, UsageError
+from optsched.report.palette import INK, LABEL, LINE, MUTED, SMALL, SUBTITLE, TITLE
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 UNDATED: dict[str, dict[str, Any]] = {
@@ -41,6 +44,14 @@ def new_axes(width: float, height: float) -> Axes:
     return axes
 
 
+def picture_format(path: str | Path) -> str:
+    """``png``, ``svg`` or ``pdf`` by the suffix of a file; raises `UsageError` for any other."""
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind not in UNDATED:
+        raise UsageError(f"{path}: expected a name that ends in .png, .svg or .pdf")
+    return kind
+
+
 def save_picture(ax: Axes, path: str | Path) -> None:
     """Write the figure of these axes as png, svg or pdf, atomically; equal pictures give equal bytes.
 
@@ -52,12 +63,75 @@ def save_picture(ax: Axes, path: str | Path) -> None:
     require_matplotlib()
     from matplotlib import rc_context
 
-    kind = Path(path).suffix.lower().removeprefix(".")
-    if kind not in UNDATED:
-        raise UsageError(f"{path}: expected a name that ends in .png, .svg or .pdf")
+    kind = picture_format(path)
     figure = ax.get_figure(root=True)
     assert figure is not None
     buffer = io.BytesIO()
     with rc_context({"svg.hashsalt": "optsched"}):
         figure.savefig(buffer, format=kind, dpi=RESOLUTION, metadata=UNDATED[kind])
     write_atomically(path, buffer.getvalue())
+
+
+def head(ax: Axes, title: str, subtitle: str) -> None:
+    """Write the title and the smaller line below it, above the axes on the left."""
+    ax.set_title(title, loc="left", fontsize=TITLE, pad=20, color=INK)
+    text = ax.annotate(subtitle, (0, 1), (0, 6), "axes fraction", "offset points", fontsize=SUBTITLE, color=MUTED)
+    text.set_in_layout(False)  # a long line must not squeeze the picture
+
+
+def width_of(text: str, size: float) -> float:
+    """Inches that a text of a size in points takes, nearly."""
+    return 0.0083 * size * len(text)
+
+
+def plain_frame(ax: Axes, *sides: str) -> None:
+    """Keep the frame on these sides alone (left, bottom ...), thin; ticks without marks."""
+    for side, spine in ax.spines.items():
+        spine.set_visible(side in sides)
+        spine.set_color(LINE)
+    ax.tick_params(which="both", length=0, labelsize=LABEL, labelcolor=INK)
+
+
+def legend_below(ax: Axes, handles: Sequence[Artist], gap: float, columns: int = 4) -> None:
+    """A legend under the axes, so many inches below their lower edge."""
+    from matplotlib.transforms import ScaledTranslation
+
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    if handles:
+        ax.legend(
+            handles=list(handles), loc="upper left", bbox_to_anchor=(0, 0), frameon=False, fontsize=SMALL + 0.5,
+            bbox_transform=ax.transAxes + ScaledTranslation(0, -gap, figure.dpi_scale_trans), borderaxespad=0,
+            ncol=columns, handlelength=1.1,
+        )  # fmt: skip
+
+
+def size_of(ax: Axes) -> tuple[float, float]:
+    """Width and height of the axes in inches, once all that stands around them is there."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+    width, height = figure.get_size_inches()
+    place = ax.get_position()
+    return float(width * place.width), float(height * place.height)
+
+
+def short(text: str, most: int) -> str:
+    """A text of at most so many characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """The unit in which so many seconds are read best, and its name: ms, s, min, h, days."""
+    for limit, unit, name in ((0.2, 1e-3, "ms"), (180.0, 1.0, "s"), (10_800.0, 60.0, "min"), (259_200.0, 3600.0, "h")):
+        if seconds < limit:
+            return unit, name
+    return 86_400.0, "days"
+
+
+def time_words(seconds: float) -> str:
+    """A duration in its unit: ``2.5 h``."""
+    unit, name = time_unit(abs(seconds))
+    return f"{seconds / unit:.3g} {name}"

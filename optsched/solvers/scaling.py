@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray, IntArray
 from optsched.program import LinearArrays
 from optsched.solution.values import Basis, Values
-from optsched.solvers.base import Limits, Session
+from optsched.solvers.base import Limits, Progress, Session
 
 MODERATE = (2.0**-10, 2.0**24)
 """Ranges of columns that are left as they are: job-fractions, mostly."""
@@ -73,6 +73,11 @@ class Scaling:
             objective=None if values.objective is None else values.objective / self.objective,
             bound=None if values.bound is None else values.bound / self.objective,
         )
+
+    def progress(self, event: Progress) -> Progress:
+        """What a solver tells while it works, in the units of the original."""
+        incumbent, bound = (None if it is None else it / self.objective for it in (event.incumbent, event.bound))
+        return replace(event, incumbent=incumbent, bound=bound)
 
 
 def _power_of_two(size: FloatArray) -> FloatArray:
@@ -135,6 +140,9 @@ class ScaledSession(Session):
 
     def run(self, limits: Limits) -> Values:
         """Solve; the outcome is in the units of the program."""
+        tell = limits.on_progress
+        if tell is not None:
+            limits = replace(limits, on_progress=lambda event: tell(self.scaling.progress(event)))
         return self.scaling.back(self.inner.run(limits))
 
     def conflict(self) -> IntArray:

@@ -1,0 +1,170 @@
+"""``optsched plot``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from optsched.cli.options import OUTPUT, PROBLEM, Problem, Search, solved
+from optsched.cli.shell import Shell, check_target
+from optsched.cli.solve import NOT_CERTIFIED, NOTHING_FOUND, exit_code
+from optsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from optsched.instance import Instance
+    from optsched.report import ProgressRecorder
+    from optsched.report.answers import Answer
+    from optsched.solution import Solution
+
+KINDS = ("allocation", "topology", "gantt", "rounds", "prices", "progress")
+DEFAULT_FORMULATION = "max-min-fairness"
+
+EXAMPLES = """
+    optsched plot @quickstart -o allocation.png
+    optsched plot @quickstart --kind topology -o cluster.svg
+    optsched plot @quickstart -f makespan --kind prices -o prices.pdf
+    optsched plot cluster.json plan.json --kind gantt -o plan.png
+    optsched plot cluster.json -f max-throughput -O integral=true --kind progress -o search.png
+"""
+
+
+@dataclass(frozen=True)
+class Drawn(Problem):
+    """What is to be solved first where no solution is given."""
+
+    formulation: Annotated[
+        str,
+        typer.Option(
+            "--formulation", "-f", metavar="NAME", rich_help_panel=PROBLEM, show_default=False,
+            help=f"Solve with this one first, where no SOLUTION is given (default: {DEFAULT_FORMULATION}).",
+        ),
+    ] = ""  # fmt: skip
+
+    @property
+    def asks_to_solve(self) -> bool:
+        """Whether an option of the problem was given."""
+        return bool(self.formulation or self.option or self.constraint or self.no_classes)
+
+
+def plot(
+    shell: Shell,
+    problem: Drawn,
+    search: Search,
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="FILE", help="FILE.png, .svg or .pdf.", rich_help_panel=OUTPUT),
+    ],
+    solution: Annotated[
+        str | None, typer.Argument(metavar="SOLUTION", help="Solution file, or - for standard input.")
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--kind", "-k", metavar="KIND", rich_help_panel=OUTPUT,
+            help=f"One of {', '.join(KINDS)} (default: gantt of a solution with a schedule, else allocation).",
+        ),
+    ] = None,
+) -> int:  # fmt: skip
+    """Draw an instance or a solution: allocation, cluster and placement, schedule, rounds, prices, solver's progress.
+
+    Without SOLUTION the instance is solved first; --kind topology then draws the cluster and what runs on it now,
+    unless -f asks for a solution.
+
+    Exit codes: as for `optsched solve`; 7 also where matplotlib is missing.
+    """
+    _check(problem, search, output, solution, kind)
+    from optsched.report.pictures import require_matplotlib
+
+    require_matplotlib()
+    if solution is not None:
+        from optsched import api
+        from optsched.report import SolutionFile
+
+        answer = SolutionFile.read(api.load(problem.instance), solution)
+        return _save(shell, _drawn(answer, kind), output)
+    if kind == "topology" and not problem.asks_to_solve:
+        from optsched import api
+
+        return _save(shell, _picture("topology")(api.load(problem.instance)), output)
+    return _solve_and_draw(shell, problem, search, output, kind)
+
+
+def _check(problem: Drawn, search: Search, output: str, solution: str | None, kind: str | None) -> None:
+    """Refuse what makes no sense before anything is read."""
+    from optsched.report.pictures import picture_format
+
+    if kind is not None and kind not in KINDS:
+        raise UsageError(f"--kind: found {kind!r}, expected one of {', '.join(KINDS)}")
+    picture_format(output)
+    check_target(output)
+    if solution is None:
+        if kind == "topology" and not problem.asks_to_solve and search != Search():
+            raise UsageError("--kind topology draws the instance as it is; name a formulation with -f to solve it")
+        return
+    if problem.instance == solution == "-":
+        raise UsageError("the instance and the solution cannot both come from standard input")
+    if kind == "progress":
+        raise UsageError("a solution file holds no progress: leave SOLUTION out, and the instance is solved again")
+    if problem.asks_to_solve or search != Search():
+        raise UsageError("options of the problem and of the solver make no sense where SOLUTION is given")
+
+
+def _solve_and_draw(shell: Shell, problem: Drawn, search: Search, output: str, kind: str | None) -> int:
+    from optsched.report import ProgressRecorder
+
+    problem = replace(problem, formulation=problem.formulation or DEFAULT_FORMULATION)
+    recorder = ProgressRecorder() if kind == "progress" else None
+    made = solved(shell, problem, search, recorder)
+    code = exit_code(made)
+    if code == NOT_CERTIFIED:
+        for wrong in made.certificate.problems:
+            shell.complain(f"error: the certificate failed: {wrong}")
+        return code
+    if recorder is not None:
+        return _save(shell, _progress(problem, made, recorder), output) or code
+    if code:
+        found = "nothing was found within the limits" if code == NOTHING_FOUND else f"the solution is {made.status}"
+        shell.complain(f"error: {found}: there is nothing to draw")
+        return code
+    return _save(shell, _drawn(made, kind), output)
+
+
+def _progress(problem: Drawn, solution: Solution, recorder: ProgressRecorder) -> Axes:
+    from optsched import api
+    from optsched.report import ProgressLines, progress_picture
+
+    report = api.make_formulation(problem.formulation, problem.options).report
+    return progress_picture(ProgressLines.of_solution(solution, recorder.events, report))
+
+
+def _drawn(answer: Answer, kind: str | None) -> Axes:
+    from optsched.report.parts import has_part
+
+    return _picture(kind or ("gantt" if has_part(answer, "schedule") else "allocation"))(answer)
+
+
+def _picture(kind: str) -> Callable[[Answer | Instance], Axes]:
+    """The function that draws a kind."""
+    from optsched import report
+
+    found: dict[str, Callable[..., Axes]] = {
+        "allocation": report.allocation_heatmap,
+        "topology": report.topology_picture,
+        "gantt": report.schedule_gantt,
+        "rounds": report.rounds_gantt,
+        "prices": report.price_bars,
+    }
+    return found[kind]
+
+
+def _save(shell: Shell, ax: Axes, output: str) -> int:
+    from optsched.report import save_picture
+
+    save_picture(ax, output)
+    shell.tell(f"picture written to {output}")
+    return 0

@@ -1,0 +1,201 @@
+"""The cluster as its picture shows it: hosts with their GPUs, in groups under leaf switches, and links between them.
+
+The topology graph may be the default tree or anybody's node-link document. Its vertices are told by their names: a node
+of the cluster is a host; ``node/index`` is a GPU and counts as its host, and so does what has no neighbours beyond one
+host and its GPUs (a switch inside); all others are switches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optsched.arrays import IntArray
+from optsched.errors import UsageError
+from optsched.instance import Instance
+from optsched.instance.documents import NODE_STATES
+from optsched.instance.topology import topology_graph
+
+if TYPE_CHECKING:
+    import networkx
+
+MOST_GPUS = 100_000
+WORDS = {"drain": "drained"}
+STATES = (*(WORDS.get(state, state) for state in NODE_STATES), "not yet available")
+"""States of a host in words; the last: up, but only from a time after now."""
+
+Vertex = int | str
+"""A host by its number, a switch by its name."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """Two ends, and GB/s per direction of all parallel links together (None: not stated)."""
+
+    ends: tuple[Vertex, Vertex]
+    bandwidth: float | None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Hosts of one pool under the same leaf switches.
+
+    Attributes
+    ----------
+    pool : int
+    leaves : tuple of str
+        Switches that every host of the group is linked to; may be empty.
+    hosts : IntArray
+    inside, uplink : tuple of float
+        Bandwidths (GB/s) that occur inside a host, and from a host to a leaf switch; sorted, each once.
+    """
+
+    pool: int
+    leaves: tuple[str, ...]
+    hosts: IntArray
+    inside: tuple[float, ...]
+    uplink: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """Hosts, groups and links of an instance.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the hosts, pool by pool.
+    gpus, state, first : IntArray, shape (hosts,)
+        GPUs, index into `STATES`, and the number of the first GPU among all.
+    groups : tuple of Group
+        Those under the same leaf switches are neighbours.
+    levels : mapping of str to int
+        Switches above the leaves and how many links they are above one.
+    links : tuple of Link
+        Between switches, or between hosts; those of a host with its leaf switches are in the groups.
+    """
+
+    names: tuple[str, ...]
+    gpus: IntArray
+    state: IntArray
+    first: IntArray
+    groups: tuple[Group, ...]
+    levels: Mapping[str, int]
+    links: tuple[Link, ...]
+
+    @property
+    def total(self) -> int:
+        """GPUs in all."""
+        return int(self.gpus.sum())
+
+
+def fabric_of(instance: Instance) -> Fabric:
+    """Read the cluster and its topology graph.
+
+    Raises
+    ------
+    UsageError
+        If the cluster has more GPUs than a picture has room for.
+    """
+    pools, now = instance.cluster.pools, instance.now
+    total = sum(int(pool.node_gpus.sum()) for pool in pools)
+    if total > MOST_GPUS:
+        raise UsageError(f"the cluster has {total:,} GPUs; a picture has room for {MOST_GPUS:,}")
+    names = tuple(pool.node_name(row) for pool in pools for row in range(len(pool.node_gpus)))
+    gpus = np.concatenate([pool.node_gpus for pool in pools])
+    late = np.concatenate([~pool.usable(now) & (pool.node_state == 0) for pool in pools])
+    state = np.where(late, len(STATES) - 1, np.concatenate([pool.node_state for pool in pools]))
+    of_host = np.repeat(np.arange(len(pools)), [len(pool.node_gpus) for pool in pools])
+    graph = topology_graph(instance.cluster)
+    links, inside = _condensed(graph, _owners(graph, names, gpus))
+    uplinks: dict[int, dict[str, float | None]] = {}
+    others: list[Link] = []
+    for (one, other), bandwidth in links.items():
+        host, switch = (one, other) if isinstance(one, int) else (other, one)
+        if isinstance(host, int) and isinstance(switch, str):
+            uplinks.setdefault(host, {})[switch] = bandwidth
+        else:
+            others.append(Link((one, other), bandwidth))
+    members: dict[tuple[tuple[str, ...], int], list[int]] = {}
+    for host in range(len(names)):
+        members.setdefault((tuple(sorted(uplinks.get(host, {}))), int(of_host[host])), []).append(host)
+    first_of: dict[tuple[str, ...], int] = {}
+    for (leaves, _), hosts in members.items():
+        first_of.setdefault(leaves, hosts[0])
+    groups = tuple(
+        Group(pool, leaves, np.array(hosts, np.int64), _values(inside[host] for host in hosts if host in inside),
+              _values(list(uplinks.get(host, {}).values()) for host in hosts))
+        for (leaves, pool), hosts in sorted(members.items(), key=lambda item: (first_of[item[0][0]], item[1][0]))
+    )  # fmt: skip
+    bottom = {leaf for group in groups for leaf in group.leaves}
+    first = np.concatenate(([0], np.cumsum(gpus)[:-1])).astype(np.int64)
+    return Fabric(names, gpus, state, first, groups, _levels(bottom, others), tuple(others))
+
+
+def _owners(graph: networkx.Graph[Any], names: tuple[str, ...], gpus: IntArray) -> dict[Any, Vertex]:
+    """What each vertex of the graph counts as."""
+    hosts = {name: row for row, name in enumerate(names)}
+    owner: dict[Any, Vertex] = {}
+    chips = set()
+    for vertex in graph:
+        name = str(vertex)
+        node, slash, index = name.rpartition("/")
+        if name in hosts:
+            owner[vertex] = hosts[name]
+        elif slash and node in hosts and index.isdecimal() and int(index) < gpus[hosts[node]]:
+            owner[vertex] = hosts[node]
+            chips.add(vertex)
+    for vertex in graph:
+        if vertex not in owner:
+            around = {owner.get(other, str(other)) for other in graph.adj[vertex]}
+            within = len(around) == 1 and any(other in chips for other in graph.adj[vertex])
+            owner[vertex] = around.pop() if within else str(vertex)
+    return owner
+
+
+def _condensed(
+    graph: networkx.Graph[Any], owner: Mapping[Any, Vertex]
+) -> tuple[dict[tuple[Vertex, Vertex], float | None], dict[int, list[float | None]]]:
+    """Links between hosts and switches with the sum of their bandwidths, and the bandwidths inside each host.
+
+    The two directions of a directed graph are one link.
+    """
+    links: dict[tuple[Vertex, Vertex], float | None] = {}
+    inside: dict[int, list[float | None]] = {}
+    for one, other, data in graph.edges(data=True):
+        if graph.is_directed() and graph.has_edge(other, one) and str(other) < str(one):
+            continue
+        a, b, bandwidth = owner[one], owner[other], data.get("bandwidth")
+        if a == b:
+            if isinstance(a, int):
+                inside.setdefault(a, []).append(bandwidth)
+            continue
+        ends = (a, b) if (str(type(a)), str(a)) < (str(type(b)), str(b)) else (b, a)
+        before = links.get(ends, 0.0)
+        links[ends] = None if bandwidth is None or before is None else before + bandwidth
+    return links, inside
+
+
+def _levels(leaves: Iterable[str], links: Iterable[Link]) -> dict[str, int]:
+    """Links from each further switch to the nearest leaf switch; those that reach none are above all others."""
+    near: dict[str, set[str]] = {}
+    for link in links:
+        one, other = link.ends
+        if isinstance(one, str) and isinstance(other, str):
+            near.setdefault(one, set()).add(other)
+            near.setdefault(other, set()).add(one)
+    frontier, depth = sorted(leaves), 0
+    level = dict.fromkeys(frontier, 0)
+    while frontier:
+        depth += 1
+        frontier = sorted({other for name in frontier for other in near.get(name, ())} - level.keys())
+        level |= dict.fromkeys(frontier, depth)
+    level |= dict.fromkeys(sorted(near.keys() - level.keys()), max(depth, 1))
+    return {name: step for name, step in level.items() if step > 0}
+
+
+def _values(parts: Iterable[Iterable[float | None]]) -> tuple[float, ...]:
+    return tuple(sorted({value for part in parts for value in part if value is not None}))

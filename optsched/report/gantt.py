@@ -1,0 +1,219 @@
+"""Gantt diagrams: what runs when, on lanes of GPUs pool by pool; of a schedule, and of the rounds of an allocation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.report.answers import Answer, count
+from optsched.report.bands import Band, bands_of
+from optsched.report.gantt_rows import GanttRows
+from optsched.report.palette import INK, JOBS, LABEL, LINE, MAIN, PANEL, PAPER, SMALL, WARNING, ink_on, job_colours
+from optsched.report.pictures import head, new_axes, plain_frame, require_matplotlib, short, size_of, width_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH = 10.5
+"""Inches of a picture."""
+MAX_LABELS = 250
+"""Blocks that are looked at for room for a label, the largest first."""
+MAX_CUTS = 80
+"""Ends of slices that are drawn."""
+MAX_DEADLINES = 60
+"""Deadlines that are marked; of more, only those that are missed."""
+LOWEST = 0.115
+"""Inches of the lowest block that has room for a name."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Rectangles, each of one job; arrays of equal length.
+
+    Attributes
+    ----------
+    job : IntArray
+        Row of the job table.
+    owner : IntArray
+        Blocks of one job in one stretch have the same number.
+    left, right : FloatArray
+        On the axis of time.
+    top, bottom : FloatArray
+        Inches from the upper edge.
+    """
+
+    job: IntArray
+    owner: IntArray
+    left: FloatArray
+    top: FloatArray
+    right: FloatArray
+    bottom: FloatArray
+
+
+def schedule_gantt(answer: Answer, ax: Axes | None = None) -> Axes:
+    """Draw the schedule of a solution: time from now against the GPUs of each pool.
+
+    A stretch is as high as the GPUs that it holds; which GPUs it is drawn on is chosen to fit (`lanes.lay_out`) and
+    says nothing about the placement. Deadlines that are kept are thin marks, missed ones crosses.
+
+    Parameters
+    ----------
+    answer : Solution or SolutionFile
+        One with a schedule.
+    ax : matplotlib axes, optional
+        Where to draw; by default on a figure of its own, of a size that fits.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    UsageError
+        If there is no schedule, or nothing in it.
+    SolverUnavailable
+        If matplotlib is not installed.
+    """
+    require_matplotlib()
+    return _draw(GanttRows.of_schedule(answer), ax)
+
+
+def rounds_gantt(answer: Answer, ax: Axes | None = None) -> Axes:
+    """Draw the rounds of a solution: the slices of the window, and what runs side by side in each.
+
+    As `schedule_gantt`, for the rounds; two jobs that share GPUs have half of the height each.
+    """
+    require_matplotlib()
+    return _draw(GanttRows.of_rounds(answer), ax)
+
+
+def _draw(rows: GanttRows, ax: Axes | None) -> Axes:
+    bands = bands_of(rows.instance, rows.runs)
+    if ax is None:
+        ax = new_axes(WIDTH, 1.35 + sum(band.inches + band.gap for band in bands))
+    low = min(float(rows.runs.start.min()), 0.0)
+    high = max(float(rows.runs.end.max()), float(rows.cuts.max(initial=0.0)))
+    ax.set_xlim(low, low + (high - low) * 1.01 if high > low else low + 1.0)
+    _draw_ground(ax, bands)
+    colours = job_colours([*rows.runs.job.tolist(), *rows.runs.partner[rows.runs.partner >= 0].tolist()])
+    blocks = _draw_stretches(ax, rows, bands, colours)
+    _draw_deadlines(ax, rows, bands)
+    if 0 < len(rows.cuts) <= MAX_CUTS:
+        ax.vlines(rows.cuts, *ax.get_ylim(), color=INK, linewidth=0.4, linestyle=(0, (1, 2)), zorder=1.5)
+    if rows.now is not None:
+        ax.axvline(rows.now, color=MAIN, linewidth=1.4, zorder=4, label="now")
+    head(ax, rows.title, rows.subtitle)
+    ax.set_xlabel(rows.axis, fontsize=LABEL)
+    _legend(ax, rows, colours)
+    _write_names(ax, rows, blocks, colours)
+    return ax
+
+
+def _draw_ground(ax: Axes, bands: Sequence[Band]) -> None:
+    """The bands of the pools, with a thin line between GPUs where there is room for it."""
+    left, right = ax.get_xlim()
+    for band in bands:
+        ax.axhspan(band.top, band.top + band.inches, color=PANEL, linewidth=0, zorder=0)
+        lines = band.top + band.of_gpu * np.arange(1, band.gpus)
+        if band.of_gpu >= 0.1:
+            ax.hlines(lines, left, right, color=PAPER, linewidth=0.8, zorder=0.5)
+        if band.lanes.count > band.gpus * band.lanes.per_gpu:  # more runs at a time than the pool has
+            ax.hlines(band.top + band.of_gpu * band.gpus, left, right, color=WARNING, linewidth=1.0, zorder=3)
+    ax.set_ylim(bands[-1].top + bands[-1].inches, 0.0)
+    ax.set_yticks([band.top + band.inches / 2 for band in bands], [band.label for band in bands])
+    plain_frame(ax, "bottom")
+    ax.grid(axis="x", color=LINE, linewidth=0.5, zorder=0.2)
+    ax.set_axisbelow(True)
+
+
+def _boxes(rows: GanttRows, band: Band) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Left, top, right and bottom of the blocks of a band."""
+    lanes = band.lanes
+    stretch, height = band.runs[lanes.stretch], band.of_gpu / lanes.per_gpu
+    top = np.asarray(band.top + height * lanes.lane, np.float64)
+    return rows.runs.start[stretch], top, rows.runs.end[stretch], np.asarray(top + height * lanes.height)
+
+
+def _draw_stretches(ax: Axes, rows: GanttRows, bands: Sequence[Band], colours: Mapping[int, str]) -> Blocks:
+    """The blocks of all bands; two jobs that share GPUs have half of the height each."""
+    parts = [(band.runs[band.lanes.stretch], *_boxes(rows, band)) for band in bands]
+    stretch, left, top, right, bottom = (np.concatenate(column) for column in zip(*parts, strict=True))
+    job, partner = rows.runs.job[stretch], rows.runs.partner[stretch]
+    pair = partner >= 0
+    middle = np.where(pair, (top + bottom) / 2, bottom)
+    blocks = Blocks(
+        np.concatenate((job, partner[pair])),
+        np.concatenate((2 * stretch, 2 * stretch[pair] + 1)),
+        np.concatenate((left, left[pair])),
+        np.concatenate((top, middle[pair])),
+        np.concatenate((right, right[pair])),
+        np.concatenate((middle, bottom[pair])),
+    )
+    _add_boxes(ax, blocks, colours)
+    return blocks
+
+
+def _write_names(ax: Axes, rows: GanttRows, blocks: Blocks, colours: Mapping[int, str]) -> None:
+    """The name of a job in the largest block of each stretch that has room for it."""
+    names, named = rows.instance.jobs_table.names, set()
+    inch = size_of(ax)[0] / float(np.ptp(ax.get_xlim()))
+    width, height = (blocks.right - blocks.left) * inch, blocks.bottom - blocks.top
+    for place in np.argsort(-width * height, kind="stable")[:MAX_LABELS].tolist():
+        job, owner = int(blocks.job[place]), int(blocks.owner[place])
+        fits = height[place] >= LOWEST and width_of(names[job], SMALL) <= width[place] - 0.05
+        if fits and owner not in named:
+            named.add(owner)
+            x, y = (blocks.left + blocks.right)[place] / 2, (blocks.top + blocks.bottom)[place] / 2
+            ax.text(x, y, names[job], fontsize=SMALL, ha="center", va="center_baseline", color=ink_on(colours[job]),
+                    clip_on=True, zorder=3)  # fmt: skip
+
+
+def _add_boxes(ax: Axes, blocks: Blocks, colours: Mapping[int, str]) -> None:
+    from matplotlib.collections import PolyCollection
+
+    left, top, right, bottom = blocks.left, blocks.top, blocks.right, blocks.bottom
+    corners = np.stack([left, top, right, top, right, bottom, left, bottom], axis=1).reshape(-1, 4, 2)
+    edge = 0.7 if len(left) <= 400 else 0.2
+    fill = [colours[job] for job in blocks.job.tolist()]
+    ax.add_collection(PolyCollection(list(corners), facecolors=fill, edgecolors=PAPER, linewidths=edge, zorder=2))
+
+
+def _draw_deadlines(ax: Axes, rows: GanttRows, bands: Sequence[Band]) -> None:
+    """A mark at each deadline, joined to the end of the job's last stretch; a cross where it is missed."""
+    missed = rows.runs.end > rows.deadline + 1e-9 * (1.0 + abs(rows.deadline))
+    shown = np.isfinite(rows.deadline) & (rows.deadline <= ax.get_xlim()[1]) & (rows.deadline >= ax.get_xlim()[0])
+    if shown.sum() > MAX_DEADLINES:
+        shown &= missed
+    for late, colour, marker, label in ((False, INK, "|", "deadline"), (True, WARNING, "X", "missed deadline")):
+        at, height, end = [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
+        for band in bands:
+            _, top, _, bottom = _boxes(rows, band)
+            first = np.unique(band.lanes.stretch, return_index=True)[1]  # one mark, in the first block of a stretch
+            stretch = band.runs[band.lanes.stretch[first]]
+            mine = shown[stretch] & (missed[stretch] == late)
+            at.append(rows.deadline[stretch[mine]])
+            height.append((bottom - np.minimum((bottom - top) / 2, 0.1))[first[mine]])  # below the name
+            end.append(rows.runs.end[stretch[mine]])
+        x, y, until = np.concatenate(at), np.concatenate(height), np.concatenate(end)
+        if len(x):
+            ax.hlines(y, np.minimum(x, until), x, color=colour, linewidth=0.7, linestyle=(0, (1, 1.5)), zorder=3)
+            ax.plot(x, y, linestyle="none", marker=marker, markersize=8 if marker == "|" else 6, color=colour,
+                    markeredgecolor=PAPER if late else INK, zorder=3.5, label=label)  # fmt: skip
+
+
+def _legend(ax: Axes, rows: GanttRows, colours: Mapping[int, str]) -> None:
+    """Names of the jobs if there are few, and the marks that are there."""
+    from matplotlib.patches import Patch
+
+    names = rows.instance.jobs_table.names
+    marks = ax.get_legend_handles_labels()[0]
+    few = len(colours) <= len(JOBS)
+    jobs = [Patch(color=colour, label=short(names[row], 22)) for row, colour in colours.items()] if few else []
+    if not few:
+        marks.append(Patch(color="none", label=f"colours repeat: {count(len(colours), 'job')}"))
+    ax.legend(handles=[*jobs, *marks], loc="upper left", bbox_to_anchor=(0, -0.55 / size_of(ax)[1]), ncol=5,
+              frameon=False, fontsize=SMALL + 0.5, handlelength=1.1, borderaxespad=0)  # fmt: skip

@@ -1,0 +1,52 @@
+"""Colours and type sizes of all pictures.
+
+The twelve colours of jobs were chosen among published colour-blind safe palettes (Okabe and Ito 2008; Tol 2021) by the
+smallest distance between any two of them as seen with full colour vision, protanopia, deuteranopia and tritanopia. No
+picture relies on colour alone: where there is room, numbers or names stand beside it, and states are hatched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+JOBS = (
+    "#0072b2", "#e69f00", "#b5d99c", "#8c510a", "#99ddff", "#cc79a7",
+    "#882255", "#2f6b3a", "#56b4e9", "#009e73", "#ffaabb", "#ddcc77",
+)  # fmt: skip
+"""One colour per job; more jobs begin again with the first."""
+INK, PALE_INK, MUTED = "#1a1a1a", "#ffffff", "#555555"
+"""Text: on light ground, on dark ground, of lesser weight."""
+LINE, PANEL, PAPER = "#c9c5be", "#f4f2ee", "#ffffff"
+"""Thin lines, ground of a group, ground of the picture."""
+IDLE = "#e4e0da"
+"""What cannot be used, or has no worth."""
+MAIN, SECOND, WARNING = "#1c61a5", "#d55e00", "#b2182b"
+"""The two lines of a diagram, and what is wrong."""
+TITLE, SUBTITLE, LABEL, SMALL = 12.0, 8.5, 9.0, 7.5
+"""Sizes in points."""
+
+
+def job_colours(jobs: Iterable[int]) -> Mapping[int, str]:
+    """A colour for each job (row of the job table), the same in every picture as far as that goes.
+
+    Job r would like colour r (modulo their number) and takes the next free one if another has it; so up to twelve jobs
+    always differ. Of more jobs each gets its own choice, and colours repeat.
+    """
+    rows, count = sorted(set(jobs)), len(JOBS)
+    if len(rows) > count:
+        return {row: JOBS[row % count] for row in rows}
+    free = set(range(count))
+    chosen: dict[int, str] = {}
+    for row in rows:
+        place = next(place % count for place in range(row % count, row % count + count) if place % count in free)
+        free.remove(place)
+        chosen[row] = JOBS[place]
+    return chosen
+
+
+def ink_on(colour: str) -> str:
+    """Dark or pale ink, whichever is read better on a colour (by its relative luminance)."""
+    channels = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return PALE_INK if luminance < 0.2 else INK

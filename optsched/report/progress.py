@@ -1,0 +1,224 @@
+"""The progress of a solver as a picture: incumbent and bound over time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.errors import UsageError
+from optsched.registry import objective_words
+from optsched.report.answers import count, headline
+from optsched.report.palette import INK, LABEL, LINE, MAIN, MUTED, PAPER, SECOND
+from optsched.report.pictures import (
+    head,
+    legend_below,
+    new_axes,
+    plain_frame,
+    require_matplotlib,
+    time_unit,
+    time_words,
+)
+from optsched.solution import Solution, gap_of
+from optsched.solvers import Progress
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST = 20_000
+"""Events that are kept; of more, every other one is dropped."""
+
+
+class ProgressRecorder:
+    """Keeps the events of a solver: ``optsched.solve(..., on_progress=recorder)``.
+
+    Solvers call it from a thread of theirs. Events that repeat incumbent and bound are kept once more at the end of
+    their stretch only, so that a long search stays small.
+    """
+
+    def __init__(self) -> None:
+        self._events: list[Progress] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, event: Progress) -> None:
+        """Take an event."""
+        with self._lock:
+            last = self._events[-2:]
+            if len(last) == 2 and all(_equal(event, other) for other in last) and event.elapsed >= last[1].elapsed:
+                self._events[-1] = event
+            else:
+                self._events.append(event)
+            if len(self._events) > MOST:
+                self._events[1:-1] = self._events[1:-1:2]
+
+    @property
+    def events(self) -> tuple[Progress, ...]:
+        """What was kept so far, in order."""
+        with self._lock:
+            return tuple(self._events)
+
+
+def _equal(one: Progress, other: Progress) -> bool:
+    return (one.incumbent, one.bound) == (other.incumbent, other.bound)
+
+
+@dataclass(frozen=True)
+class ProgressLines:
+    """What the picture of the progress shows; arrays of equal length.
+
+    Attributes
+    ----------
+    elapsed : FloatArray
+        Seconds since the start of the first run.
+    incumbent, bound : FloatArray
+        Best objective and bound so far; NaN where unknown.
+    runs : tuple of float
+        Seconds at which each further run of the solver began; a formulation may need several.
+    gap : float or None
+        At the end.
+    title, subtitle, axis : str
+    """
+
+    elapsed: FloatArray
+    incumbent: FloatArray
+    bound: FloatArray
+    runs: tuple[float, ...]
+    gap: float | None
+    title: str
+    subtitle: str
+    axis: str
+
+    @classmethod
+    def of_events(
+        cls, events: Iterable[Progress], title: str = "Progress of the solver", subtitle: str = "",
+        axis: str = "objective",
+    ) -> ProgressLines:  # fmt: skip
+        """From events alone. Where the clock of the events goes back, a new run began."""
+        kept = tuple(events)
+        if not any(event.incumbent is not None or event.bound is not None for event in kept):
+            raise UsageError("the solver told neither an incumbent nor a bound: there is no progress to draw")
+        elapsed = np.array([event.elapsed for event in kept])
+        again = np.flatnonzero(np.diff(elapsed) < 0) + 1
+        shift = np.zeros(len(kept))
+        shift[again] = elapsed[again - 1]
+        incumbent, bound = (
+            np.array([np.nan if value is None else value for value in values], np.float64)
+            for values in ([event.incumbent for event in kept], [event.bound for event in kept])
+        )
+        last = (float(incumbent[-1]), float(bound[-1]))
+        gap = None if np.isnan(last).any() else gap_of(*last)
+        elapsed = elapsed + np.cumsum(shift)
+        runs = tuple(elapsed[again - 1].tolist())
+        told = "; ".join(filter(None, [subtitle, count(len(kept), "event"), f"{len(runs) + 1} runs" if runs else ""]))
+        return cls(elapsed, incumbent, bound, runs, gap, title, told, axis)
+
+    @classmethod
+    def of_solution(
+        cls, solution: Solution, events: Iterable[Progress], report: Callable[[float], float] | None = None
+    ) -> ProgressLines:
+        """From the events of a solution's run, which its own objective and bound end.
+
+        Parameters
+        ----------
+        solution : Solution
+        events : iterable of Progress
+        report : callable, optional
+            `Formulation.report`: the events are in units of the program, the solution in those of the objective.
+        """
+        told = [event if report is None else _reported(event, report) for event in events]
+        last = told[-1].elapsed if told else 0.0
+        again = any(after.elapsed < before.elapsed for before, after in pairwise(told))
+        final = last if again else max(last, solution.timings.get("solve", 0.0))
+        told.append(Progress(final, solution.objective, solution.bound))
+        words, unit = objective_words(solution.formulation)
+        return cls.of_events(
+            told, f"{solution.instance.name}: progress of {solution.solver.name}", headline(solution),
+            f"{words}, {unit}" if unit else words,
+        )  # fmt: skip
+
+
+def _reported(event: Progress, report: Callable[[float], float]) -> Progress:
+    incumbent, bound = (None if value is None else report(value) for value in (event.incumbent, event.bound))
+    return replace(event, incumbent=incumbent, bound=bound)
+
+
+def progress_picture(lines: ProgressLines | Iterable[Progress], ax: Axes | None = None) -> Axes:
+    """Draw incumbent and bound over time as steps, the gap between them shaded and told at the end.
+
+    Parameters
+    ----------
+    lines : ProgressLines, or events
+    ax : matplotlib axes, optional
+        Where to draw; by default on a figure of its own.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    UsageError
+        If no event tells an incumbent or a bound.
+    SolverUnavailable
+        If matplotlib is not installed.
+    """
+    require_matplotlib()
+    if not isinstance(lines, ProgressLines):
+        lines = ProgressLines.of_events(lines)
+    ax = new_axes(8.0, 4.6) if ax is None else ax
+    _draw(ax, lines)
+    return ax
+
+
+def _draw(ax: Axes, lines: ProgressLines) -> None:
+    end = float(lines.elapsed[-1])
+    unit, name = time_unit(end)
+    time = lines.elapsed / unit
+    few = len(time) <= 40
+    for values, colour, label, style in (
+        (lines.bound, SECOND, "bound", (0, (4, 1.5))),
+        (lines.incumbent, MAIN, "incumbent", "solid"),
+    ):
+        ax.step(time, values, where="post", color=colour, linewidth=1.6, linestyle=style, label=label, zorder=3,
+                marker="o" if few else None, markersize=3)  # fmt: skip
+    known = np.isfinite(lines.incumbent) & np.isfinite(lines.bound)
+    ax.fill_between(time, lines.incumbent, lines.bound, where=known.tolist(), step="post", color=MAIN, alpha=0.12,
+                    linewidth=0, zorder=1, label="gap")  # fmt: skip
+    for begin in lines.runs:
+        ax.axvline(begin / unit, color=MUTED, linewidth=0.6, linestyle=(0, (1, 2)), zorder=2)
+    ax.set_xlim(0.0, time[-1] * 1.02 if time[-1] > 0 else 1.0)
+    low, high = _range(lines)
+    ax.set_ylim(low, high)
+    ax.set_xlabel(f"time, {name}", fontsize=LABEL)
+    ax.set_ylabel(lines.axis, fontsize=LABEL)
+    ax.ticklabel_format(axis="y", useOffset=False, style="plain")
+    plain_frame(ax, "left", "bottom")
+    ax.grid(color=LINE, linewidth=0.5, zorder=0)
+    ax.set_axisbelow(True)
+    words = "no gap is known" if lines.gap is None else f"gap {_percent(lines.gap)} after {time_words(end)}"
+    frame = {"facecolor": PAPER, "edgecolor": LINE, "pad": 3, "linewidth": 0.6}
+    ax.annotate(words, (1, 1), (-4, -4), "axes fraction", "offset points", ha="right", va="top", fontsize=LABEL,
+                color=INK, zorder=5, bbox=frame)  # fmt: skip
+    legend_below(ax, ax.get_legend_handles_labels()[0], 0.45, 3)
+    head(ax, lines.title, lines.subtitle)
+
+
+def _range(lines: ProgressLines) -> tuple[float, float]:
+    """Limits of the axis: the last tenth of what happened counts, first values that are far off run out of it."""
+    values = np.concatenate((lines.incumbent, lines.bound))
+    values = values[np.isfinite(values)]
+    late = np.concatenate((lines.incumbent[len(lines.elapsed) // 10 :], lines.bound[len(lines.elapsed) // 10 :]))
+    late = late[np.isfinite(late)]
+    seen = late if len(late) else values
+    low, high = float(seen.min()), float(seen.max())
+    margin = max(0.08 * (high - low), 1e-4 * max(abs(low), abs(high))) or 1.0
+    return low - margin, high + 2 * margin
+
+
+def _percent(gap: float) -> str:
+    return "0 %" if gap < 1e-9 else f"{100 * gap:.2g} %"

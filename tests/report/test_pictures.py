@@ -1,0 +1,108 @@
+"""What holds of every picture: equal bytes, the library's error without matplotlib, nothing loaded before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from picture_samples import instance_of, solved, with_placement, with_rounds, with_schedule
+
+import optsched
+from optsched.report import (
+    price_bars,
+    progress_picture,
+    rounds_gantt,
+    save_picture,
+    schedule_gantt,
+    topology_picture,
+)  # fmt: skip
+from optsched.report.pictures import time_unit, time_words
+from optsched.solvers import Progress
+
+mpl = pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(scope="module")
+def draw() -> dict[str, Callable[[], Any]]:
+    jobs = solved(instance_of(14, {"a": (2, 8), "b": (3, 4)}, 2))
+    fair = optsched.solve("@quickstart")
+    made = with_placement(with_rounds(with_schedule(jobs)))
+    nodes = [{"name": f"n{row}", "gpus": 2, "state": state} for row, state in enumerate(("up", "drain", "down"))]
+    odd = instance_of(1, {"a": (3, 2)}, cluster={"pools": [{"name": "a", "nodes": nodes}]})
+    events = [Progress(1.0, 1.0, 3.0), Progress(2.0, 2.0, 2.5)]
+    return {
+        "topology": lambda: topology_picture(made),
+        "states": lambda: topology_picture(odd),
+        "gantt": lambda: schedule_gantt(made),
+        "rounds": lambda: rounds_gantt(made),
+        "prices": lambda: price_bars(fair),
+        "progress": lambda: progress_picture(events),
+    }
+
+
+@pytest.mark.parametrize("name", ["topology", "states", "gantt", "rounds", "prices", "progress"])
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_files_are_the_same_bytes_each_time(
+    draw: dict[str, Callable[[], Any]], name: str, kind: str, tmp_path: Path
+) -> None:
+    contents = []
+    for turn in ("first", "second"):
+        save_picture(draw[name](), tmp_path / f"{turn}.{kind}")
+        contents.append((tmp_path / f"{turn}.{kind}").read_bytes())
+    assert contents[0] == contents[1]
+    assert len(contents[0]) > 5000
+    for word in (b"CreationDate", b"<dc:date", b"Software", b"tIME"):
+        assert word not in contents[0]
+
+
+def test_pictures_differ(draw: dict[str, Callable[[], Any]], tmp_path: Path) -> None:
+    for name, make in draw.items():
+        save_picture(make(), tmp_path / f"{name}.png")
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == len(draw)
+
+
+def test_a_missing_matplotlib_is_told_by_its_extra() -> None:
+    program = """
+import sys
+sys.modules["matplotlib"] = None
+import optsched
+from optsched import report
+from optsched.errors import OptschedError
+from optsched.solvers import Progress
+solution = optsched.solve("@quickstart")
+for draw in (report.topology_picture, report.schedule_gantt, report.rounds_gantt, report.price_bars):
+    try:
+        draw(solution)
+    except OptschedError as error:
+        print(error.exit_code, error)
+try:
+    report.progress_picture([Progress(1.0, 1.0, 2.0)])
+except OptschedError as error:
+    print(error.exit_code, error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 5
+    assert all(line.startswith("7 pictures need matplotlib") and "optsched[plot]" in line for line in lines)
+
+
+def test_importing_the_layer_loads_no_matplotlib_and_no_networkx() -> None:
+    program = "import sys, optsched.report; print({'matplotlib', 'networkx', 'highspy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.0, "0 ms"), (0.0123, "12.3 ms"), (8.0, "8 s"), (179.0, "179 s"), (180.0, "3 min"), (9000.0, "150 min"),
+     (14_400.0, "4 h"), (200_000.0, "55.6 h"), (864_000.0, "10 days")],
+)  # fmt: skip
+def test_times_are_told_in_a_unit_that_is_read_easily(seconds: float, words: str) -> None:
+    assert time_words(seconds) == words
+    unit, name = time_unit(seconds)
+    assert words.endswith(name)
+    assert 0 <= seconds / unit < 260

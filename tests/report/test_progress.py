@@ -1,0 +1,157 @@
+"""Incumbent and bound over time: recorded, shifted, drawn."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import optsched
+from optsched.errors import UsageError
+from optsched.report import ProgressLines, ProgressRecorder, progress_picture
+from optsched.report.progress import MOST
+from optsched.solvers import Progress
+
+mpl = pytest.importorskip("matplotlib")
+
+EVENTS = [Progress(1.0, None, 10.0), Progress(2.0, 4.0, 9.0), Progress(5.0, 6.0, 9.0), Progress(8.0, 8.0, 8.5)]
+
+
+def knapsack() -> optsched.Instance:
+    """An integer program that takes some seconds to prove."""
+    random = np.random.default_rng(0)
+    uses = random.integers(10, 1000, (60, 8)).astype(float)
+    value = uses.mean(axis=1) + 500 * random.random(60)
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {
+            "pools": [{"name": "p", "nodes": 1, "gpus_per_node": 1}],
+            "resources": [{"name": f"r{k}", "capacity": float(uses[:, k].sum() // 2)} for k in range(8)],
+        },
+        "jobs": [
+            {"id": f"j{i}", "options": [{"pool": None, "throughput": float(value[i]),
+                                         "uses": {f"r{k}": float(uses[i, k]) for k in range(8)}}]}
+            for i in range(60)
+        ],
+    }  # fmt: skip
+    return optsched.Instance.from_document(document)
+
+
+def texts(ax: Any) -> str:
+    return "\n".join(text.get_text() for text in ax.figure.findobj(mpl.text.Text))
+
+
+def test_a_real_search_is_recorded_in_the_units_of_the_objective() -> None:
+    recorder = ProgressRecorder()
+    solution = optsched.solve(knapsack(), "max-throughput", integral=True, time_limit=1.5, on_progress=recorder)
+    assert len(recorder.events) >= 2
+    for event in recorder.events:
+        assert event.bound is not None
+        assert solution.bound <= event.bound * (1 + 1e-9)
+        assert event.incumbent is None or event.incumbent <= solution.objective * (1 + 1e-9)
+        assert event.bound <= 1.1 * solution.objective  # not those of the scaled program
+    lines = ProgressLines.of_solution(solution, recorder.events)
+    assert lines.incumbent[-1] == solution.objective
+    assert lines.bound[-1] == solution.bound
+    assert lines.gap == solution.gap
+    assert lines.axis == "total throughput, steps/s"
+    ax = progress_picture(lines)
+    assert f"gap {100 * solution.gap:.2g} % after" in texts(ax)
+
+
+def test_steps_hold_until_the_next_event() -> None:
+    ax = progress_picture(EVENTS)
+    lines = {line.get_label(): line for line in ax.lines}
+    assert lines["bound"].get_drawstyle() == lines["incumbent"].get_drawstyle() == "steps-post"
+    assert lines["bound"].get_ydata().tolist() == [10.0, 9.0, 9.0, 8.5]
+    np.testing.assert_array_equal(lines["incumbent"].get_ydata(), [np.nan, 4.0, 6.0, 8.0])
+    assert lines["bound"].get_linestyle() != lines["incumbent"].get_linestyle()  # not by colour alone
+    assert "gap 6.2 % after 8 s" in texts(ax)
+    (gap,) = [item for item in ax.collections if item.get_label() == "gap"]
+    edges = gap.get_paths()[0].vertices
+    assert (edges[:, 0].min(), edges[:, 0].max()) == (2.0, 8.0)
+    assert (edges[:, 1].min(), edges[:, 1].max()) == (4.0, 9.0)
+
+
+def test_a_clock_that_goes_back_is_a_new_run() -> None:
+    again = [*EVENTS, Progress(0.5, 7.0, 9.0), Progress(3.0, 8.0, 8.0), Progress(1.0, 8.0, 8.0)]
+    lines = ProgressLines.of_events(again)
+    assert lines.elapsed.tolist() == [1, 2, 5, 8, 8.5, 11, 12]
+    assert lines.runs == (8.0, 11.0)
+    assert "3 runs" in lines.subtitle
+    ruled = [line.get_xdata()[0] for line in progress_picture(again).lines if len(line.get_xdata()) == 2]
+    assert ruled == [8.0, 11.0]
+
+
+def test_values_of_the_program_are_reported_in_those_of_the_objective() -> None:
+    solution = optsched.solve("@quickstart", "makespan")
+    told = [Progress(0.1, 1e-5, None), Progress(0.2, 2e-5, 4e-5)]
+    lines = ProgressLines.of_solution(solution, told, lambda value: 1 / value)
+    np.testing.assert_allclose(lines.incumbent[:2], [1e5, 5e4])
+    assert lines.bound[1] == pytest.approx(25_000)
+    assert lines.title == "quickstart: progress of highs"
+    assert lines.axis == "makespan, s"
+    assert lines.elapsed[-1] == 0.2
+
+
+def test_without_a_bound_no_gap_is_told() -> None:
+    ax = progress_picture([Progress(0.0, 3.0, None), Progress(400.0, 4.0, None)])
+    assert "no gap is known" in texts(ax)
+    assert ax.get_xlabel() == "time, min"
+
+
+def test_one_event_is_enough_for_a_picture() -> None:
+    ax = progress_picture([Progress(0.0, 0.0, 0.0)])
+    assert "gap 0 % after 0 ms" in texts(ax)
+    assert ax.get_ylim()[0] < 0 < ax.get_ylim()[1]
+
+
+def test_far_values_at_the_start_run_out_of_the_picture() -> None:
+    events = [Progress(float(row), 100.0 + row / 40, 1e9 if row == 0 else 102 - row / 40) for row in range(40)]
+    low, high = progress_picture(events).get_ylim()
+    assert 99 < low < 100
+    assert 102 < high < 103
+
+
+@pytest.mark.parametrize("events", [[], [Progress(1.0, None, None, "linear program")]])
+def test_without_values_there_is_no_picture(events: list[Progress]) -> None:
+    with pytest.raises(UsageError, match="neither an incumbent nor a bound: there is no progress to draw"):
+        progress_picture(events)
+
+
+def test_the_recorder_stays_small() -> None:
+    recorder = ProgressRecorder()
+    for row in range(1000):
+        recorder(Progress(row / 10, 5.0, 9.0 if row < 900 else 8.0))
+    assert [(event.elapsed, event.bound) for event in recorder.events] == [
+        (0.0, 9.0),
+        (89.9, 9.0),
+        (90.0, 8.0),
+        (99.9, 8.0),
+    ]
+    for row in range(3 * MOST):
+        recorder(Progress(100.0 + row, 5.0, 8.0 - row * 1e-6))
+    assert len(recorder.events) <= MOST + 1
+    assert recorder.events[0].elapsed == 0.0
+    assert recorder.events[-1].elapsed == 100.0 + 3 * MOST - 1
+    assert progress_picture(recorder.events).lines
+
+
+def test_the_recorder_takes_events_from_any_thread() -> None:
+    recorder = ProgressRecorder()
+    threads = [threading.Thread(target=lambda k=k: [recorder(Progress(r, k, r)) for r in range(200)]) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(recorder.events) == 800
+
+
+def test_own_axes_are_used() -> None:
+    from matplotlib.figure import Figure
+
+    left, right = Figure().subplots(1, 2)
+    assert progress_picture(EVENTS, right) is right
+    assert (len(left.lines), len(right.lines)) == (0, 2)
