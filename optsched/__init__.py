@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from optsched.api import compile, load, solve, write_solution
+    from optsched.comparison import Comparison, compare
+    from optsched.explaining import explain_job
     from optsched.instance import Instance
     from optsched.solution import Solution
     from optsched.verify import verify
@@ -19,16 +21,31 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Comparison": "optsched.comparison",
     "Instance": "optsched.instance",
     "Solution": "optsched.solution",
+    "compare": "optsched.comparison",
     "compile": "optsched.api",
+    "explain_job": "optsched.explaining",
     "load": "optsched.api",
     "solve": "optsched.api",
     "verify": "optsched.verify",
     "write_solution": "optsched.api",
 }
 
-__all__ = ["Instance", "Solution", "__version__", "compile", "load", "solve", "verify", "write_solution"]
+__all__ = [
+    "Comparison",
+    "Instance",
+    "Solution",
+    "__version__",
+    "compare",
+    "compile",
+    "explain_job",
+    "load",
+    "solve",
+    "verify",
+    "write_solution",
+]
 
 
 def __getattr__(name: str) -> Any:

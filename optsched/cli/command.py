@@ -18,7 +18,8 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}
 COMMON = "Messages"
 
 ORDER = (
-    "solve", "verify", "validate", "explain", "export", "import", "formulations", "solvers", "instances", "doctor",
+    "solve", "verify", "validate", "compare", "explain", "export", "import", "formulations", "solvers", "instances",
+    "doctor",
 )  # fmt: skip
 
 
