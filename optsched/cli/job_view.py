@@ -158,7 +158,7 @@ def _best(way: Way | None) -> Iterator[RenderableType]:
     needs = [words for words in needs if words]
     needs += [f"it ran at more than {rounded(way.rate_needed)} steps/s there"] if way.rate_needed is not None else []
     if needs:
-        yield f"Best alternative: {place}, worth taking if {', or '.join(needs)}."
+        yield f"Best alternative: {place}, not worth taking unless {', or '.join(needs)}."
     else:
         yield f"Best alternative: {place}, not worth taking at any price of what it needs."
 

@@ -44,7 +44,9 @@ class Way:
         Of each pool or resource that an unused column needs: the price at which it would be worth taking, other prices
         as they are; negative: not even for nothing.
     rate_needed : float or None
-        steps/s from which an unused column would be worth taking; None where no rate would do, or rates don't count.
+        steps/s up to which an unused column is certainly not worth taking, with normalisers as they are; None where no
+        rate would do, or rates don't count. Just above it is worth taking, unless the optimum is degenerate: where
+        several sets of prices are optimal, these are those of one of them.
     """
 
     column: int
