@@ -99,7 +99,7 @@ def _binding(told: JobExplanation) -> Iterator[RenderableType]:
     yield ""
     yield heading("What holds it")
     shown = told.binding[:SHOWN]
-    eased = {"capacity": "one more is worth"}
+    eased = {"capacity": "one more is worth", "time": "as much time again would be worth"}
     yield bullets(
         item.words
         + (f": {eased.get(item.row, 'easing it by 1 would be worth')} {rounded(item.price)}" if item.price else "")

@@ -110,7 +110,8 @@ def shortest_duration(candidates: Candidates) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         done = np.where(table.steps > 0, table.steps_left / table.steps, 1.0)
         by_rate = np.where(rate[kinds.of_job] > 0, table.steps_left / rate[kinds.of_job], np.inf)
-    return np.asarray(np.minimum(by_rate, duration[kinds.of_job] * done))
+        stated = np.where(np.isfinite(duration[kinds.of_job]), duration[kinds.of_job] * done, np.inf)
+    return np.asarray(np.minimum(by_rate, stated))
 
 
 def jain_index(share: FloatArray) -> float | None:
