@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from optsched.api import compile, load, place, realise, solve, write_solution
+    from optsched.comparison import Comparison, compare
+    from optsched.explaining import explain_job
     from optsched.instance import Instance
     from optsched.solution import Solution
     from optsched.verify import verify
@@ -19,9 +21,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Comparison": "optsched.comparison",
     "Instance": "optsched.instance",
     "Solution": "optsched.solution",
+    "compare": "optsched.comparison",
     "compile": "optsched.api",
+    "explain_job": "optsched.explaining",
     "load": "optsched.api",
     "place": "optsched.api",
     "realise": "optsched.api",
@@ -31,10 +36,13 @@ _HOME = {
 }
 
 __all__ = [
+    "Comparison",
     "Instance",
     "Solution",
     "__version__",
+    "compare",
     "compile",
+    "explain_job",
     "load",
     "place",
     "realise",

@@ -147,15 +147,20 @@ class Candidates:
     def _dropped_memory(self) -> tuple[FloatArray, FloatArray]:
         return gpu_memory(self.instance, self.kinds, self.dropped)
 
+    def dropped_of(self, kind: int) -> Iterator[tuple[int, str]]:
+        """Rows of ``dropped`` that a kind has alone, each with the reason in words."""
+        order, start = self._dropped_by_kind
+        for row in order[start[kind] : start[kind + 1]].tolist():
+            yield row, self._drop_words(row)
+
     def why_no_column(self, kind: int) -> str:
         """Why a kind can run nowhere, pool by pool."""
-        order, start = self._dropped_by_kind
         pools = self.instance.cluster.pools
         parts: dict[str, dict[str, None]] = {}
-        for row in order[start[kind] : start[kind + 1]].tolist():
+        for row, words in self.dropped_of(kind):
             pool = int(self.dropped.pool[row])
             place = "without a pool" if pool < 0 else pools[pool].name
-            parts.setdefault(self._drop_words(row), {})[place] = None
+            parts.setdefault(words, {})[place] = None
         if not parts:
             return "can run nowhere: it has no configuration of its own"
         told = "; ".join(f"{listed(places)}: {words}" for words, places in list(parts.items())[:4])

@@ -18,7 +18,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}
 COMMON = "Messages"
 
 ORDER = (
-    "solve", "verify", "validate", "explain", "plot", "export", "import", "generate", "formulations",
+    "solve", "verify", "validate", "compare", "explain", "plot", "export", "import", "generate", "formulations",
     "solvers", "instances",
     "doctor",
 )  # fmt: skip

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from optsched.cli.options import Json, Problem, Search, solved
+import typer
+
+from optsched.cli.options import OUTPUT, Json, Problem, Search, solved
 from optsched.cli.shell import Shell
 from optsched.cli.solve import NOT_CERTIFIED, exit_code
 
@@ -18,20 +20,33 @@ EXAMPLES = """
     optsched explain @quickstart
     optsched explain @infeasible -f makespan
     optsched explain cluster.json -C deadlines --json | jq .holding
+    optsched explain @quickstart -f makespan --job gpt-2-small-6
 """
 
 SHOWN = 20
 
 
-def explain(shell: Shell, problem: Problem, search: Search, as_json: Json = False) -> int:
+def explain(
+    shell: Shell,
+    problem: Problem,
+    search: Search,
+    job: Annotated[
+        str | None,
+        typer.Option(metavar="ID", rich_help_panel=OUTPUT, help="One job: what it gets, what it pays, what else."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
     """Solve an instance, and say why the answer is what it is.
 
     Infeasible: the requirements that conflict. Optimal: what one more GPU of each pool is worth, which jobs hold the
-    level down, which requirements cost something. Always: jobs without a place, and why.
+    level down, which requirements cost something. Always: jobs without a place, and why. With --job: what one job gets
+    and pays, the rows that hold it, and what each other way to run would cost.
 
     Exit codes: as for `optsched solve`.
     """
     from optsched.cli.explanation import explanation
+    from optsched.cli.job_view import job_view
+    from optsched.explaining import explain_job
 
     solution = solved(shell, problem, search)
     code = exit_code(solution)
@@ -39,9 +54,12 @@ def explain(shell: Shell, problem: Problem, search: Search, as_json: Json = Fals
         for found in solution.certificate.problems:
             shell.complain(f"error: the certificate failed: {found}")
         return code
-    document = explanation(solution)
+    told = None if job is None else explain_job(solution, job)
+    document = explanation(solution) if told is None else told.to_document()
     if as_json:
         shell.document(document)
+    elif told is not None and not shell.quiet:
+        shell.print(*job_view(told))
     elif not shell.quiet:
         shell.print(*_view(solution, document))
     return code

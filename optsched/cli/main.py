@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from optsched import __version__
 from optsched.cli import (
+    compare,
     doctor,
     explain,
     export,
@@ -68,6 +69,7 @@ def build_app() -> typer.Typer:
     add_command(app, "solve", solve.solve, solve.EXAMPLES)
     add_command(app, "verify", verify.verify, verify.EXAMPLES)
     add_command(app, "validate", validate.validate, validate.EXAMPLES)
+    add_command(app, "compare", compare.compare, compare.EXAMPLES)
     add_command(app, "explain", explain.explain, explain.EXAMPLES)
     add_command(app, "export", export.export, export.EXAMPLES)
     add_command(app, "plot", plot.plot, plot.EXAMPLES)

@@ -78,11 +78,16 @@ def constraint(text: str) -> dict[str, Any]:
         parsed = value(text)
         if isinstance(parsed, dict):
             return parsed
-    kind, _, rest = text.partition(":")
-    if not kind.strip() or "=" in kind:
-        raise UsageError(f"-C: found {text!r}, expected kind or kind:key=value,key=value")
-    options = pairs(NEXT_KEY.split(rest), f"-C {kind}") if rest.strip() else {}
-    return {"kind": kind.strip(), **options}
+    kind, options = named(text, "-C", "kind")
+    return {"kind": kind, **options}
+
+
+def named(text: str, option: str, what: str = "name") -> tuple[str, dict[str, Any]]:
+    """``name`` or ``name:key=value,key=value``."""
+    name, _, rest = text.partition(":")
+    if not name.strip() or "=" in name:
+        raise UsageError(f"{option}: found {text!r}, expected {what} or {what}:key=value,key=value")
+    return name.strip(), pairs(NEXT_KEY.split(rest), f"{option} {name.strip()}") if rest.strip() else {}
 
 
 def pool_sizes(text: str) -> dict[str, int]:

@@ -1,0 +1,122 @@
+"""A comparison as people read it: what each formulation answered, and the same figures of every answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from optsched.cli.resource_view import objective_words, quantity
+from optsched.cli.solution_view import COLOUR, cluster_words, plain
+from optsched.cli.tables import bullets, count, heading, name, percent, seconds, share, table
+from optsched.comparison import Comparison, ComparisonRow
+from optsched.solution import Status
+from optsched.solution.measures import Measures
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+NOTES = (
+    "share: of the throughput that a job would have with the cluster to itself (of a plan: of its speed until it ends)",
+    "fairness: Jain's index of the shares, 1 if all are equal",
+    "makespan: until the last job ends, at constant rates; deadlines: met of all; idle: jobs that get nothing",
+)
+
+
+def comparison_view(comparison: Comparison) -> Iterator[RenderableType]:
+    """The whole comparison, table by table."""
+    jobs = count(len(comparison.instance.jobs_table), "job")
+    formulations = count(len(comparison.rows), "formulation")
+    yield heading(f"{name(comparison.instance.name)}: {jobs}, {formulations}")
+    yield cluster_words(comparison.instance)
+    labels = {id(row): _label(row) for row in comparison.rows}
+    yield table(
+        "formulation", "status", "objective", "gap", "proof",
+        rows=[[labels[id(row)], *_answer(row)] for row in comparison.rows], left=2,
+    )  # fmt: skip
+    measured = [
+        (labels[id(row)], row.measures, row.solution.timings.get("total", 0.0))
+        for row in comparison.rows
+        if row.measures is not None and row.solution is not None
+    ]
+    if measured:
+        yield table(
+            "formulation", "min share", "mean share", "fairness", "GPUs", "USD/h",
+            rows=[[label, *_shares(measures)] for label, measures, _ in measured],
+        )  # fmt: skip
+        yield table(
+            "formulation", "makespan", "deadlines", "idle", "solved in",
+            rows=[[label, *_ends(measures), seconds(time)] for label, measures, time in measured],
+        )  # fmt: skip
+        yield bullets(NOTES)
+    yield from _failures([(labels[id(row)], row) for row in comparison.rows])
+
+
+def _label(row: ComparisonRow) -> str:
+    """The formulation with the options that were given."""
+    options = ",".join(f"{key}={plain(value)}" for key, value in row.options.items())
+    return f"{row.formulation}:{options}" if options else row.formulation
+
+
+def _answer(row: ComparisonRow) -> list[str | Text]:
+    from rich.text import Text
+
+    solution = row.solution
+    if solution is None:
+        return [Text("refused", style="bold red"), "", "", ""]
+    if not solution.certificate.ok:
+        return [Text("not certified", style="bold red"), "", "", ""]
+    _, unit = objective_words(row.formulation)
+    proved = solution.certificate.proof if solution.status in (Status.OPTIMAL, Status.FEASIBLE) else ""
+    return [
+        Text(str(solution.status), style=COLOUR.get(solution.status, "bold red")),
+        "" if solution.objective is None else quantity(solution.objective, unit).partition(" (")[0],
+        "" if solution.gap is None else share(solution.gap),
+        proved,
+    ]
+
+
+def _shares(measures: Measures) -> list[str]:
+    smallest, mean = measures.smallest_share, measures.mean_share
+    return [
+        "" if smallest is None else percent(smallest),
+        "" if mean is None else percent(mean),
+        "" if measures.fairness is None else f"{measures.fairness:.3f}",
+        "" if measures.utilisation is None else percent(min(measures.utilisation, 1.0)),
+        "" if measures.cost_per_hour is None else f"{measures.cost_per_hour:,.2f}",
+    ]
+
+
+def _ends(measures: Measures) -> list[str]:
+    return [
+        "never" if measures.makespan is None else seconds(measures.makespan),
+        f"{measures.deadlines_met:,} of {measures.deadlines:,}" if measures.deadlines else "",
+        f"{measures.idle:,}" if measures.idle else "",
+    ]
+
+
+def _failures(rows: list[tuple[str, ComparisonRow]]) -> Iterator[RenderableType]:
+    """Why rows have no figures, and how many jobs are in no program."""
+    reasons: dict[str, list[str]] = {}
+    for label, row in rows:
+        if row.error is not None:
+            reasons.setdefault(str(row.error), []).append(label)
+        elif row.solution is not None and not row.solution.certificate.ok:
+            problems = "; ".join(row.solution.certificate.problems)
+            reasons.setdefault(f"the certificate failed: {problems}", []).append(label)
+        elif row.solution is not None and row.solution.conflicts:
+            first, *others = row.solution.conflicts
+            more = f" (and {count(len(others), 'more requirement')})" if others else ""
+            reasons.setdefault(f"these cannot all hold: {first.words}{more}", []).append(label)
+    if reasons:
+        yield ""
+        yield heading("Without an answer")
+        yield bullets(f"{', '.join(labels)}: {reason}" for reason, labels in reasons.items())
+    unplaced = {label: len(row.solution.unplaced) for label, row in rows if row.solution is not None}
+    if any(unplaced.values()):
+        yield ""
+        if len(set(unplaced.values())) == 1:
+            yield f"{count(next(iter(unplaced.values())), 'job is', 'jobs are')} in no program: see `optsched explain`."
+        else:
+            told = (f"{label} {number:,}" for label, number in unplaced.items() if number)
+            yield f"Jobs that are in no program: {', '.join(told)}."

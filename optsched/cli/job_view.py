@@ -1,0 +1,178 @@
+"""One job of a solution as people read it: what it gets, what it pays, what holds it, what else it could run in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optsched.cli.resource_view import objective_words
+from optsched.cli.solution_view import conflicts, result_facts
+from optsched.cli.tables import bullets, count, facts, heading, name, number, percent, rounded, seconds, table
+from optsched.explaining import JobExplanation
+from optsched.solution import Status
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from optsched.solution.job_explanation import Way
+
+SHOWN = 20
+
+
+def job_view(told: JobExplanation) -> Iterator[RenderableType]:
+    """The whole explanation, part by part."""
+    solution = told.solution
+    yield heading(f"{name(solution.instance.name)}: {solution.formulation}: job {name(told.job)}")
+    yield ""
+    shown = ("options", "constraints", "status", "objective")
+    yield facts([(key, words) for key, words in result_facts(solution) if key in shown] + list(_facts(told)))
+    if told.unplaced is not None:
+        yield ""
+        yield f"It is not placed: {told.unplaced}."
+    yield from _pays(told)
+    yield from _binding(told)
+    yield from _ways(told)
+    yield from _dropped(told)
+    yield from conflicts(solution)
+
+
+def _facts(told: JobExplanation) -> Iterator[tuple[str, str]]:
+    """What the job is and gets."""
+    instance = told.solution.instance
+    row = instance.jobs_table.names.index(told.job)
+    left, deadline = float(instance.jobs_table.steps_left[row]), float(instance.jobs_table.deadline[row])
+    words = f"{number(left)} steps left"
+    if np.isfinite(deadline):
+        due = deadline - instance.now
+        words += f", deadline in {seconds(due)}" if due > 0 else f", deadline {seconds(-due)} ago"
+    yield "job", words + (f"; {count(told.like, 'other job')} like it" if told.like else "")
+    if told.solution.schedule is not None:
+        for number_, record in enumerate(told.gets[:SHOWN]):
+            start, end = (_moment(record[key] - instance.now) for key in ("start", "end"))
+            yield "" if number_ else "gets", f"{_place(record)} from {start} to {end}"
+        if len(told.gets) > SHOWN:
+            yield "", f"... and {count(len(told.gets) - SHOWN, 'more stretch', 'more stretches')} (use --json)"
+    elif told.throughput > 0:
+        yield "gets", f"{rounded(told.throughput)} steps/s: at this rate it ends in {seconds(left / told.throughput)}"
+    if not told.gets and told.unplaced is None:
+        yield "gets", "nothing"
+
+
+def _moment(time: float) -> str:
+    return "now" if time == 0 else seconds(time) if time > 0 else f"-{seconds(-time)}"
+
+
+def _place(record: dict[str, Any] | Any) -> str:
+    """``2 GPUs of v100 with b (share=0.5)``."""
+    words = f"{count(record['gpus'], 'GPU')} of {name(record['pool'])}" if record["pool"] is not None else "no pool"
+    words += f" on {record['nodes']} nodes" if record["nodes"] > 1 else ""
+    words += f" with {name(record['with'])}" if "with" in record else ""
+    extra = {"share": record["share"]} if "share" in record else {}
+    extra |= record.get("attributes", {})
+    return words + (f" ({', '.join(f'{key}={value}' for key, value in extra.items())})" if extra else "")
+
+
+def _pays(told: JobExplanation) -> Iterator[RenderableType]:
+    """What the job holds and what that costs."""
+    if not told.pays:
+        return
+    if told.no_prices is not None:
+        rows = [[name(item.resource), number(round(item.used, 6))] for item in told.pays]
+        yield table("resource", "holds", rows=rows, title="What it holds")
+        return
+    rows = [
+        [name(item.resource), number(round(item.used, 6)), rounded(item.price or 0.0), rounded(item.paid or 0.0)]
+        for item in told.pays
+    ]
+    yield table("resource", "holds", "price of one", "pays", rows=rows, title="What it holds and pays")
+    words, unit = objective_words(told.solution.formulation)
+    change = "fall" if told.solution.sense == "min" else "rise"
+    yield f"prices: {change} of the {words}{f' ({unit})' if unit else ''} for one more, at the margin"
+
+
+def _binding(told: JobExplanation) -> Iterator[RenderableType]:
+    """Rows without slack."""
+    if not told.binding:
+        return
+    yield ""
+    yield heading("What holds it")
+    shown = told.binding[:SHOWN]
+    eased = {"capacity": "one more is worth", "time": "as much time again would be worth"}
+    yield bullets(
+        item.words
+        + (f": {eased.get(item.row, 'easing it by 1 would be worth')} {rounded(item.price)}" if item.price else "")
+        for item in shown
+    )
+    if len(told.binding) > SHOWN:
+        yield f"... and {count(len(told.binding) - SHOWN, 'more row')} (use --json)"
+
+
+def _ways(told: JobExplanation) -> Iterator[RenderableType]:
+    """Every column of its class: those in use, then the others, what costs least first."""
+    if not told.ways:
+        return
+    ways = sorted(told.ways, key=lambda way: (not way.in_use, -(way.gain or 0.0)))
+    planned = told.solution.schedule is not None or told.solution.allocation is None
+    priced = told.no_prices is None and any(way.gain is not None for way in ways)
+    rows = []
+    for way in ways[:SHOWN]:
+        row = [_place(way.configuration), rounded(way.rate)]
+        row += [] if planned else [percent(way.fraction) if way.in_use else ""]
+        rows.append(row + ([_change(way.gain), _rate(way)] if priced else []))
+    heads = (
+        ["column", "steps/s"] + ([] if planned else ["time"]) + (["reduced cost", "needs steps/s"] if priced else [])
+    )
+    yield table(*heads, rows=rows, title="Ways to run")
+    if len(ways) > SHOWN:
+        yield f"... and {count(len(ways) - SHOWN, 'more column')} (use --json)"
+    if priced:
+        yield "reduced cost: what all its time there would change the objective by; 0 where it runs or could as well"
+        yield from _best(told.best_alternative)
+    elif told.no_prices is not None and told.solution.status is not Status.INFEASIBLE:
+        yield told.no_prices
+
+
+def _change(gain: float | None) -> str:
+    return "" if gain is None else "0" if gain == 0 else rounded(gain)
+
+
+def _rate(way: Way) -> str:
+    return "" if way.rate_needed is None else rounded(way.rate_needed)
+
+
+def _best(way: Way | None) -> Iterator[RenderableType]:
+    """The alternative that is nearest to being taken, in words."""
+    if way is None:
+        return
+    place = _place(way.configuration)
+    yield ""
+    if way.gain == 0 or way.gain is None:
+        yield f"Best alternative: {place}, which is as good as what it has."
+        return
+    needs = [
+        f"the price of {name(resource)} fell below {rounded(price)}" if price > 0 else ""
+        for resource, price in (way.prices or {}).items()
+    ]
+    needs = [words for words in needs if words]
+    needs += [f"it ran at more than {rounded(way.rate_needed)} steps/s there"] if way.rate_needed is not None else []
+    if needs:
+        yield f"Best alternative: {place}, not worth taking unless {', or '.join(needs)}."
+    else:
+        yield f"Best alternative: {place}, not worth taking at any price of what it needs."
+
+
+def _dropped(told: JobExplanation) -> Iterator[RenderableType]:
+    """Configurations that cannot run."""
+    if not told.dropped or told.unplaced is not None:  # the reason of a job without any is told already
+        return
+    yield ""
+    yield heading("Where it cannot run")
+    places = (
+        f"{'without a pool' if item['pool'] is None else name(item['pool'])}: {item['reason']}"
+        for item in told.dropped[:SHOWN]
+    )
+    yield bullets(places)
+    if len(told.dropped) > SHOWN:
+        yield f"... and {count(len(told.dropped) - SHOWN, 'more column')} (use --json)"

@@ -1,0 +1,218 @@
+"""One instance, many formulations: what each answers, and how the answers measure up to each other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optsched.api import compile, load, make_formulation, own_constraints, solve
+from optsched.candidates import Candidates
+from optsched.errors import Interrupted, OptschedError, UsageError
+from optsched.formulation import Formulation
+from optsched.instance import Instance
+from optsched.performance import PerformanceModel
+from optsched.registry import load_formulation, names
+from optsched.solution import Solution, Termination
+from optsched.solution.measures import Measures, measure
+
+FORMAT = "optsched-comparison/1"
+
+Entry = str | tuple[str, Mapping[str, Any]]
+"""A formulation by name, or a name with its options."""
+
+log = logging.getLogger("optsched")
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """What came of one formulation.
+
+    Attributes
+    ----------
+    formulation : str
+    options : mapping
+        Those that were given.
+    solution : Solution or None
+        None if the formulation refused the instance or a solver failed.
+    error : OptschedError or None
+        Why there is no solution.
+    measures : Measures or None
+        None without an answer, or where its certificate does not hold.
+    """
+
+    formulation: str
+    options: Mapping[str, Any]
+    solution: Solution | None = None
+    error: OptschedError | None = None
+    measures: Measures | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        """The row as plain data: every key is always there, what does not exist is null."""
+        solution, owner = self.solution, load_formulation(self.formulation)
+        document: dict[str, Any] = {
+            "formulation": self.formulation,
+            "options": dict(self.options),
+            "sense": owner.sense,
+            "objective_words": owner.objective_words,
+            "refused": None if self.error is None else str(self.error),
+        }
+        if solution is None:
+            keys = ("status", "objective", "bound", "gap", "termination", "reproducible", "certificate", "solver")
+            return document | dict.fromkeys((*keys, "conflicts", "unplaced", "measures", "seconds"))
+        return document | {
+            "status": str(solution.status),
+            "objective": _finite(solution.objective),
+            "bound": _finite(solution.bound),
+            "gap": solution.gap,
+            "termination": str(solution.termination),
+            "reproducible": solution.reproducible,
+            "certificate": {
+                "ok": solution.certificate.ok,
+                "proof": solution.certificate.proof,
+                "problems": list(solution.certificate.problems),
+            },
+            "solver": {"name": solution.solver.name, "version": solution.solver.version},
+            "conflicts": [conflict.words for conflict in solution.conflicts],
+            "unplaced": len(solution.unplaced),
+            "measures": None if self.measures is None else self.measures.to_document(),
+            "seconds": solution.timings.get("total"),
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An instance with a row for each formulation, in the order that was asked for."""
+
+    instance: Instance
+    constraints: tuple[Mapping[str, Any], ...]
+    rows: tuple[ComparisonRow, ...]
+
+    def to_document(self) -> dict[str, Any]:
+        """The comparison in the format ``optsched-comparison/1``."""
+        return {
+            "format": FORMAT,
+            "instance": {"name": self.instance.name, "sha256": self.instance.sha256},
+            "constraints": [dict(document) for document in self.constraints],
+            "rows": [row.to_document() for row in self.rows],
+        }
+
+    def __getitem__(self, formulation: str) -> ComparisonRow:
+        """The first row of a formulation; raises KeyError."""
+        for row in self.rows:
+            if row.formulation == formulation:
+                return row
+        raise KeyError(formulation)
+
+
+def compare(
+    instance: Instance | str | Path,
+    formulations: Sequence[Entry] | None = None,
+    *,
+    constraints: Sequence[Any] = (),
+    model: PerformanceModel | None = None,
+    on_row: Callable[[str], None] | None = None,
+    **limits: Any,
+) -> Comparison:
+    """Solve an instance with many formulations, and measure all answers alike.
+
+    Parameters
+    ----------
+    instance : Instance, or what `load` takes
+    formulations : sequence, optional
+        Names, or pairs of a name and options; one formulation may come several times with other options. Default: all
+        that take this kind of instance, with their defaults.
+    constraints : sequence
+        Side constraints of all formulations, beside those of the instance.
+    model : PerformanceModel, optional
+    on_row : callable, optional
+        Called with the name of each formulation before it is solved.
+    **limits
+        As of `optsched.solve` (``solver``, ``time_limit`` ...); each formulation has the whole of them.
+
+    Returns
+    -------
+    Comparison
+        A formulation that refuses the instance, or whose solver fails, is a row with the error. If the user interrupts
+        a run, it is the last one: fewer rows than were asked for.
+
+    Raises
+    ------
+    UsageError
+        No formulation, one that does not exist, one given twice alike, or a wrong option of one.
+    InvalidInput, Interrupted
+    """
+    entries = None if formulations is None else [_entry(item) for item in formulations]
+    chosen = None if entries is None else _checked(entries, constraints)
+    if isinstance(instance, str | Path):
+        instance = load(instance)
+    own = own_constraints(instance)
+    if entries is None or chosen is None:
+        entries = [(name, {}) for name in accepting(instance.kind)]
+        chosen = _checked(entries, constraints)
+    compiled = {False: compile(instance, model)}
+    rows = []
+    for (name, options), formulation in zip(entries, chosen, strict=True):
+        if on_row is not None:
+            on_row(name)
+        ahead = formulation.plans_ahead
+        if ahead not in compiled:
+            compiled[ahead] = compile(instance, model, ahead)
+        try:
+            rows.append(_row(name, options, compiled[ahead], compiled[False], constraints, limits))
+        except Interrupted:
+            if not rows:
+                raise
+            break
+        found = rows[-1].solution
+        if found is not None and found.termination is Termination.INTERRUPTED:
+            break
+    documents = {repr(item.document()): item.document() for item in (*own, *chosen[0].constraints)}
+    return Comparison(instance, tuple(documents.values()), tuple(rows))
+
+
+def accepting(kind: str) -> list[str]:
+    """Names of the formulations that take a kind of instance, each once whatever its aliases."""
+    owners = {load_formulation(name).name: load_formulation(name) for name in names("formulation")}
+    return [name for name, owner in owners.items() if kind in owner.accepts]
+
+
+def _entry(item: Entry) -> tuple[str, Mapping[str, Any]]:
+    return (item, {}) if isinstance(item, str) else item
+
+
+def _checked(entries: Sequence[tuple[str, Mapping[str, Any]]], constraints: Sequence[Any]) -> list[Formulation]:
+    """The formulations, so that a wrong name or option is refused before anything is solved."""
+    if not entries:
+        raise UsageError("there is nothing to compare: no formulation is named")
+    for place, (name, options) in enumerate(entries):
+        if (name, dict(options)) in [(other, dict(given)) for other, given in entries[:place]]:
+            raise UsageError(f"{name} is given twice with the same options")
+    return [make_formulation(name, options, constraints) for name, options in entries]
+
+
+def _row(
+    name: str,
+    options: Mapping[str, Any],
+    candidates: Candidates,
+    present: Candidates,
+    constraints: Sequence[Any],
+    limits: Mapping[str, Any],
+) -> ComparisonRow:
+    try:
+        solution = solve(candidates, name, constraints=constraints, options=options, **limits)
+    except Interrupted:
+        raise
+    except OptschedError as error:
+        log.info("%s: %s", name, error)
+        return ComparisonRow(name, options, error=error)
+    measures = measure(solution, present) if solution.certificate.ok else None
+    return ComparisonRow(name, options, solution, measures=measures)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and np.isfinite(value) else None

@@ -1,0 +1,231 @@
+"""Why a job of a solution gets what it gets: `explain_job` (what is said is in `optsched.solution.job_explanation`)."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from optsched.assembly import make_formulation
+from optsched.candidates import Classes
+from optsched.errors import UsageError
+from optsched.formulation import Formulation, Infeasible
+from optsched.instance.reading import show
+from optsched.program import AllocationProgram, SideRows
+from optsched.solution import Solution, Status
+from optsched.solution.certificate import OPTIMALITY, alike
+from optsched.solution.job_explanation import (
+    Binding,
+    Payment,
+    Way,
+    binding_rows,
+    payments_of,
+    share_of,
+    ways_of,
+)
+from optsched.solution.reduced_costs import ReducedCosts, reduced_costs
+
+FORMAT = "optsched-job-explanation/1"
+
+
+@dataclass(frozen=True)
+class JobExplanation:
+    """What a solution says of one job.
+
+    Attributes
+    ----------
+    solution : Solution
+    job : str
+    like : int
+        Other jobs of its class.
+    gets : tuple of mappings
+        Its records of the allocation, or of the schedule.
+    throughput : float
+        steps/s.
+    unplaced : str or None
+        Why it is in no program.
+    pays : tuple of Payment
+    binding : tuple of Binding
+    ways : tuple of Way
+        All columns of its class.
+    dropped : tuple of mappings
+        Configurations that cannot run: ``pool``, ``gpus``, ``nodes``, ``reason``.
+    no_prices : str or None
+        Why there are no prices, if so.
+    """
+
+    solution: Solution
+    job: str
+    like: int
+    gets: tuple[Mapping[str, Any], ...]
+    throughput: float
+    unplaced: str | None
+    pays: tuple[Payment, ...]
+    binding: tuple[Binding, ...]
+    ways: tuple[Way, ...]
+    dropped: tuple[Mapping[str, Any], ...]
+    no_prices: str | None
+
+    @property
+    def best_alternative(self) -> Way | None:
+        """The unused column that would cost least to use; None without one, or without prices."""
+        unused = [way for way in self.ways if not way.in_use and way.gain is not None]
+        return max(unused, key=lambda way: way.gain or 0.0, default=None)
+
+    def to_document(self) -> dict[str, Any]:
+        """The explanation in the format ``optsched-job-explanation/1``."""
+        solution, best = self.solution, self.best_alternative
+        paid = [payment.paid for payment in self.pays if payment.paid is not None]
+        return {
+            "format": FORMAT,
+            "instance": {"name": solution.instance.name, "sha256": solution.instance.sha256},
+            "formulation": solution.formulation,
+            "status": str(solution.status),
+            "sense": solution.sense,
+            "objective": solution.objective if np.isfinite(solution.objective or 0.0) else None,
+            "job": self.job,
+            "like": self.like,
+            "unplaced": self.unplaced,
+            "gets": [dict(record) for record in self.gets],
+            "throughput": self.throughput,
+            "pays": [payment.to_document() for payment in self.pays],
+            "paid": sum(paid, 0.0) if self.no_prices is None else None,
+            "binding": [binding.to_document() for binding in self.binding],
+            "columns": [way.to_document() for way in self.ways],
+            "best_alternative": None if best is None else self.ways.index(best),
+            "dropped": [dict(record) for record in self.dropped],
+            "no_prices": self.no_prices,
+            "conflicts": [conflict.words for conflict in solution.conflicts],
+        }
+
+
+def explain_job(solution: Solution, job: str) -> JobExplanation:
+    """Say why a job gets what it gets in a solution.
+
+    Raises
+    ------
+    UsageError
+        The instance has no such job; the message names the closest one.
+    """
+    row = _row_of(solution, job)
+    formulation = make_formulation(
+        solution.formulation, solution.options, [item for item in solution.constraints if item["kind"] != "extend"]
+    )
+    C = formulation.classes(solution.candidates) if solution.allocation is None else solution.allocation.classes
+    absent = dict(solution.unplaced).get(job)
+    bare = JobExplanation(
+        solution=solution,
+        job=job,
+        like=int(C.count[C.of_job[row]]) - 1 if absent is None else 0,
+        gets=tuple(_records(solution, row)),
+        throughput=solution.throughput.get(job, 0.0),
+        unplaced=absent,
+        pays=(),
+        binding=(),
+        ways=(),
+        dropped=tuple(_dropped(solution, row)),
+        no_prices=_why_no_prices(solution),
+    )
+    if absent is not None:
+        return bare
+    program = _program(formulation, C)
+    allocation = solution.allocation
+    if allocation is None or solution.schedule is not None or program is None:
+        share = None if allocation is None or solution.schedule is not None else share_of(allocation, row)
+        return replace(bare, ways=ways_of(C, row, share, None, 1.0))
+    costs = None if bare.no_prices else _costs(solution, formulation, program)
+    if costs is None and bare.no_prices is None:
+        bare = replace(bare, no_prices="The duals of this solution are not those of one program: there are no prices.")
+    share, worth = share_of(allocation, row), formulation.worth(program.value(allocation.x))
+    return replace(
+        bare,
+        pays=payments_of(C, share, {} if costs is None else solution.prices),
+        binding=binding_rows(program, allocation.x, row, share, costs, worth),
+        ways=ways_of(C, row, share, costs, worth),
+    )
+
+
+def _row_of(solution: Solution, job: str) -> int:
+    names = solution.instance.jobs_table.names
+    try:
+        return names.index(job)
+    except KeyError:
+        close = difflib.get_close_matches(job, [names[row] for row in range(len(names))], n=1, cutoff=0.0)
+        hint = f"; the closest is {close[0]}" if close else ""
+        raise UsageError(f"{solution.instance.name} has no job {show(job)}{hint}") from None
+
+
+def _why_no_prices(solution: Solution) -> str | None:
+    if solution.allocation is None:
+        return "Nothing was found: there are no prices."
+    if solution.status is not Status.OPTIMAL:
+        return "Prices are told of optimal solutions only."
+    if solution.schedule is not None:
+        return "A plan of whole jobs has no prices."
+    if solution.duals is None:
+        return "An integer program or a rule has no prices."
+    if any(item["kind"] == "extend" for item in solution.constraints):
+        return "Rows of one's own (extend) cannot be made again: what they cost is not known."
+    return None
+
+
+def _program(formulation: Formulation, C: Classes) -> AllocationProgram | None:
+    """The program of an allocation, None for a plan or where a side constraint cannot be met."""
+    try:
+        program = formulation.program(C)
+    except Infeasible:
+        return None
+    return program if isinstance(program, AllocationProgram) else None
+
+
+def _costs(solution: Solution, formulation: Formulation, program: AllocationProgram) -> ReducedCosts | None:
+    """Reduced costs, if the duals of the solution prove its bound in this program."""
+    assert solution.duals is not None and solution.allocation is not None
+    x = solution.allocation.x
+    costs = reduced_costs(program, solution.duals, x, _side_rows_when_faster(formulation, program.classes))
+    if costs is None or solution.bound is None:
+        return None
+    worth = formulation.worth(program.value(x))
+    agree = alike(formulation.report(costs.bound), solution.bound, OPTIMALITY, costs.noise * worth)
+    return costs if agree else None
+
+
+def _side_rows_when_faster(formulation: Formulation, C: Classes) -> tuple[SideRows, ...]:
+    """The side rows if every rate were twice as high."""
+    faster = replace(C, rate_a=2.0 * C.rate_a, rate_b=2.0 * C.rate_b, throughput=2.0 * C.throughput)
+    program = formulation.program(faster)
+    assert isinstance(program, AllocationProgram)
+    formulation.program(C)  # a formulation may remember the scale of what it built last
+    return program.side
+
+
+def _records(solution: Solution, row: int) -> list[dict[str, Any]]:
+    """The records of one job."""
+    name = solution.instance.jobs_table.names[row]
+    if solution.schedule is not None:
+        return [record for record in solution.schedule.to_records() if record["job"] == name]
+    if solution.allocation is None:
+        return []
+    return [
+        record for record in solution.allocation.to_records() if name in (record.get("job"), *record.get("jobs", ()))
+    ]
+
+
+def _dropped(solution: Solution, row: int) -> list[dict[str, Any]]:
+    candidates = solution.candidates
+    kind = int(candidates.kinds.of_job[row])
+    if kind < 0:
+        return []
+    pools, columns = solution.instance.cluster.pools, candidates.dropped
+    return [
+        {
+            "pool": None if columns.pool[number] < 0 else pools[int(columns.pool[number])].name,
+            "gpus": int(columns.gpus[number]),
+            "nodes": int(columns.nodes[number]),
+            "reason": words,
+        }
+        for number, words in candidates.dropped_of(kind)
+    ]

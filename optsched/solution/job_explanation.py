@@ -1,0 +1,219 @@
+"""One job of a solution: what it gets, what holds it, what it pays, and what else it could run in.
+
+Everything is told in units of the objective: an improvement is positive, whether the objective is maximised or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.candidates import Classes
+from optsched.program import AllocationProgram
+from optsched.solution.allocation import Allocation
+from optsched.solution.certificate import FEASIBILITY
+from optsched.solution.reduced_costs import ReducedCosts
+
+ZERO = 1e-9
+"""Parts of a column's terms below this are rounding."""
+IN_USE = 1e-6
+"""Fractions of time from which a column is in use: what interior-point methods leave elsewhere is smaller."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A column of the job's class.
+
+    Attributes
+    ----------
+    column : int
+        Column of the classes.
+    configuration : mapping
+        ``pool``, ``gpus``, ``nodes``, and ``with``, ``share``, ``attributes`` where there are any.
+    rate, fraction : float
+        steps/s of the job in it, and the job's fraction of time there.
+    gain : float or None
+        Reduced cost: change of the objective per unit of time there, at the margin; 0 where it is in use, never above.
+        None without prices.
+    prices : mapping of str to float
+        Of each pool or resource that an unused column needs: the price at which it would be worth taking, other prices
+        as they are; negative: not even for nothing.
+    rate_needed : float or None
+        steps/s up to which an unused column is certainly not worth taking, with normalisers as they are; None where no
+        rate would do, or rates don't count. Just above it is worth taking, unless the optimum is degenerate: where
+        several sets of prices are optimal, these are those of one of them.
+    """
+
+    column: int
+    configuration: Mapping[str, Any]
+    rate: float
+    fraction: float
+    gain: float | None = None
+    prices: Mapping[str, float] | None = None
+    rate_needed: float | None = None
+
+    @property
+    def in_use(self) -> bool:
+        """Whether the job runs in it, beyond the noise of a solver."""
+        return self.fraction > IN_USE
+
+    def to_document(self) -> dict[str, Any]:
+        """The column as plain data."""
+        return {
+            **self.configuration,
+            "rate": self.rate,
+            "fraction": self.fraction,
+            "gain": self.gain,
+            "worth_taking_at_prices": None if self.prices is None else dict(self.prices),
+            "worth_taking_from_rate": self.rate_needed,
+        }
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A row that holds the job: its block, what it says, and what easing it by one unit is worth (None if unknown)."""
+
+    row: str
+    words: str
+    price: float | None
+
+    def to_document(self) -> dict[str, Any]:
+        """The row as plain data."""
+        return {"row": self.row, "words": self.words, "price": self.price}
+
+
+@dataclass(frozen=True)
+class Payment:
+    """What the job holds of a resource on average, the price of one unit, and the product of both."""
+
+    resource: str
+    used: float
+    price: float | None
+
+    @property
+    def paid(self) -> float | None:
+        """Units of the objective."""
+        return None if self.price is None else self.used * self.price
+
+    def to_document(self) -> dict[str, Any]:
+        """The payment as plain data."""
+        return {"resource": self.resource, "used": self.used, "price": self.price, "paid": self.paid}
+
+
+@dataclass(frozen=True)
+class Share:
+    """The job's rows of an allocation: columns, fractions, and how many jobs share the GPUs of each."""
+
+    column: IntArray
+    fraction: FloatArray
+    sharing: FloatArray
+
+
+def share_of(allocation: Allocation, job: int) -> Share:
+    """The rows of one job, whether it is named first or second in them."""
+    rows = allocation.rows
+    mine = np.flatnonzero((rows.job == job) | (rows.partner == job))
+    return Share(rows.column[mine], rows.fraction[mine], np.where(rows.partner[mine] >= 0, 2.0, 1.0))
+
+
+def ways_of(C: Classes, job: int, share: Share | None, costs: ReducedCosts | None, worth: float) -> tuple[Way, ...]:
+    """All columns of the job's class, in the order of columns."""
+    k = int(C.of_job[job])
+    fraction = np.zeros(C.columns)
+    if share is not None:
+        np.add.at(fraction, share.column, share.fraction)
+    usage = sp.csc_matrix(C.usage)
+    earned = None if costs is None else np.asarray(costs.earned[[k]].todense()).ravel()
+    ways = []
+    for column in C.member[[k]].indices.tolist():
+        mine = bool(C.class_a[column] == k)
+        rate = float(C.rate_a[column] if mine else C.rate_b[column])
+        way = Way(int(column), _configuration(C, column, job), rate, float(fraction[column]))
+        if costs is not None and earned is not None:
+            entries = slice(usage.indptr[column], usage.indptr[column + 1])
+            uses = (usage.indices[entries].astype(np.int64), usage.data[entries])
+            way = _priced(way, C, costs, worth, uses, float(earned[column]))
+        ways.append(way)
+    return tuple(sorted(ways, key=lambda way: way.column))
+
+
+def _priced(
+    way: Way, C: Classes, costs: ReducedCosts, worth: float, uses: tuple[IntArray, FloatArray], earned: float
+) -> Way:
+    """A column with its reduced cost, and the prices and the rate at which that would be 0."""
+    reduced = float(costs.total[way.column])
+    terms = abs(earned) + float(costs.capacity[uses[0]] @ uses[1])
+    if abs(reduced) <= ZERO * terms or way.in_use:
+        gain = reduced * worth if abs(reduced) > ZERO * terms else 0.0
+        return Way(way.column, way.configuration, way.rate, way.fraction, gain)
+    prices = {
+        C.resources.names[row]: float((costs.capacity[row] + reduced / amount) * worth)
+        for row, amount in zip(uses[0].tolist(), uses[1].tolist(), strict=True)
+        if amount > 0 and costs.capacity[row] > 0
+    }
+    rate = way.rate * (1.0 - reduced / earned) if costs.per_step and earned > 0 else None
+    return Way(way.column, way.configuration, way.rate, way.fraction, reduced * worth, prices, rate)
+
+
+def _configuration(C: Classes, column: int, job: int) -> dict[str, Any]:
+    table, pools = C.configurations, C.instance.cluster.pools
+    k, c = int(C.of_job[job]), int(C.configuration[column])
+    pool = int(table.pool[c])
+    told: dict[str, Any] = {
+        "pool": None if pool < 0 else pools[pool].name,
+        "gpus": int(table.gpus[c]),
+        "nodes": int(table.nodes[c]),
+    }
+    if C.class_b[column] >= 0:
+        partner = C.jobs_of(int(C.class_b[column] if C.class_a[column] == k else C.class_a[column]))
+        told["with"] = C.instance.jobs_table.names[int(partner[partner != job][0])]
+    if table.share[c] != 1.0:
+        told["share"] = float(table.share[c])
+    if table.attributes[c]:
+        told["attributes"] = dict(table.attribute_sets[table.attributes[c]])
+    return told
+
+
+def payments_of(C: Classes, share: Share, prices: Mapping[str, float]) -> tuple[Payment, ...]:
+    """What the job holds of each resource and pays for it; two that share GPUs pay half each."""
+    used = np.asarray(sp.csc_matrix(C.usage)[:, share.column] @ (share.fraction / share.sharing))
+    names = C.resources.names
+    return tuple(
+        Payment(names[row], float(used[row]), prices.get(names[row])) for row in np.flatnonzero(used > 0).tolist()
+    )
+
+
+def binding_rows(
+    program: AllocationProgram, x: FloatArray, job: int, share: Share, costs: ReducedCosts | None, worth: float
+) -> tuple[Binding, ...]:
+    """Rows without slack that any column of the job's class stands in, and the level if the objective hangs on it."""
+    C = program.classes
+    k = int(C.of_job[job])
+    columns = C.member[[k]].indices
+    name = C.instance.jobs_table.names[job]
+    found = []
+    if costs is not None and costs.levels is not None and costs.levels[k] > 0:
+        part = 100.0 * float(costs.levels[k] / C.count[k])  # of all jobs together: 100 %
+        found.append(Binding("levels", f"{part:.3g} % of the objective hangs on the level of {name}", None))
+    if share.fraction.sum() >= 1 - FEASIBILITY:
+        price = None if costs is None else float(costs.time[k]) * worth
+        found.append(Binding("time", f"{name} runs all the time", price))
+    usage = C.usage @ x
+    touched = np.flatnonzero(np.diff(sp.csr_matrix(C.usage[:, columns]).indptr))
+    for row in touched[usage[touched] >= C.capacity[touched] * (1 - FEASIBILITY)].tolist():
+        price = None if costs is None else float(costs.capacity[row]) * worth
+        found.append(Binding("capacity", f"{C.resources.names[row]} is full ({C.capacity[row]:g})", price))
+    for side in program.side:
+        activity = side.matrix @ x
+        near = FEASIBILITY * np.maximum(abs(side.matrix) @ x, np.abs(activity))
+        tight = (activity <= side.lower + near) | (activity >= side.upper - near)
+        mine = np.diff(sp.csr_matrix(side.matrix.tocsr()[:, columns]).indptr) > 0
+        for row in np.flatnonzero(tight & mine).tolist():
+            price = None if costs is None else abs(float(costs.side[side.name][row])) * worth
+            found.append(Binding(side.name, side.describe(row), price))
+    return tuple(found)
