@@ -170,9 +170,9 @@ class Engine:
 
     # --- solving and certifying ------------------------------------------------------------------------------------
 
-    def solve_linear(self, program: LinearProgram) -> Outcome:
+    def solve_linear(self, program: LinearProgram | LinearArrays) -> Outcome:
         """Solve a linear or mixed-integer program; the certificate is recomputed from the arrays."""
-        arrays = self._build(lambda: program.arrays)
+        arrays = program if isinstance(program, LinearArrays) else self._build(lambda: program.arrays)
         session = self.open(arrays)
         values = self.run(session)
         if values.x is None or values.termination in NO_OPTIMUM:

@@ -344,6 +344,8 @@ class Highs(Solver):
 
     def open(self, program: LinearArrays) -> Session:
         """Load a program."""
+        if program.is_integer:
+            self.require(Capability.INTEGER, "an integer program")
         return HighsSession(program, self.algorithm)
 
 
