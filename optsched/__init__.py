@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from optsched.api import compile, load, solve, write_solution
+    from optsched.direct import solve_program
     from optsched.instance import Instance
     from optsched.solution import Solution
     from optsched.verify import verify
@@ -24,11 +25,22 @@ _HOME = {
     "compile": "optsched.api",
     "load": "optsched.api",
     "solve": "optsched.api",
+    "solve_program": "optsched.direct",
     "verify": "optsched.verify",
     "write_solution": "optsched.api",
 }
 
-__all__ = ["Instance", "Solution", "__version__", "compile", "load", "solve", "verify", "write_solution"]
+__all__ = [
+    "Instance",
+    "Solution",
+    "__version__",
+    "compile",
+    "load",
+    "solve",
+    "solve_program",
+    "verify",
+    "write_solution",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -31,7 +31,7 @@ def check(shell: Shell, name: str, as_json: bool) -> int:
         from optsched.cli.tables import seconds, table
 
         shown = [result for result in results if not result.reason.startswith(UNCLAIMED)]
-        rows = [[item.bank, item.case, _verdict(item), seconds(item.seconds)] for item in shown]
+        rows: list[list[str | Text]] = [[item.bank, item.case, _verdict(item), seconds(item.seconds)] for item in shown]
         shell.print(table("bank", "case", "result", "time", rows=rows, left=3, title=f"Conformance of {name}"))
         hidden = len(results) - len(shown)
         told = f"; {hidden} more need what it does not claim" if hidden else ""

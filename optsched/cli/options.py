@@ -127,8 +127,8 @@ class Search:
         }
 
 
-def solved(shell: Shell, problem: Problem, search: Search) -> Solution:
-    """Solve, with a progress line if it takes long."""
+def solved(shell: Shell, problem: Problem, search: Search, **more: Any) -> Solution:
+    """Solve, with a progress line if it takes long; ``more`` goes to `optsched.solve`."""
     options, constraints, limits = problem.options, problem.constraints, search.limits
     from optsched import api
 
@@ -140,6 +140,7 @@ def solved(shell: Shell, problem: Problem, search: Search) -> Solution:
             constraints=constraints,
             classes=not problem.no_classes,
             on_progress=on_progress,
+            options=options,
             **limits,
-            **options,
+            **more,
         )
