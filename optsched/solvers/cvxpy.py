@@ -2,8 +2,8 @@
 
 Facts that shape this file (cvxpy 1.9): parameters the size of a matrix do not scale (50 s and 7 GB for 10,000 x 3), so
 every run compiles anew with constants; SCS stops at tolerances that hide percents, so look at the certificate. Solvers
-without a name of their own are called by cvxpy's, ``cvxpy:OSQP``; those that cvxpy gives no exponential and power cones
-take linear programs alone.
+without a name of their own are called by cvxpy's, ``cvxpy:HIGHS``; those to which cvxpy gives no exponential and power
+cones take linear programs alone.
 """
 
 from __future__ import annotations
@@ -49,11 +49,12 @@ class CvxpySession(Session):
 
 
 CONES = {"ExpCone", "PowCone3D"}
+CLASHES = {"OSQP": "osqp and highspy export functions of one name; where PuLP was imported first the process crashes"}
+"""Solvers of cvxpy that do not share a process with others in every order of imports (osqp 1.1, highspy 1.13)."""
 OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "CLARABEL": (("tol_gap_abs", "tol_gap_rel", "tol_feas"), "time_limit", "max_iter"),
     "GLOP": ((), "time_limit_sec", ""),
     "HIGHS": (("primal_feasibility_tolerance", "dual_feasibility_tolerance"), "time_limit", "simplex_iteration_limit"),
-    "OSQP": (("eps_abs", "eps_rel"), "time_limit", "max_iter"),
     "PDLP": ((), "time_limit_sec", ""),
     "SCIPY": ((), "time_limit", "maxiter"),
 }
@@ -100,6 +101,8 @@ class CvxpySolver(Solver):
         cvxpy = _cvxpy()
         if cls.engine not in cvxpy.installed_solvers():
             raise SolverUnavailable(f"solver {cls.name} is not installed: cvxpy finds no {cls.engine}")
+        if cls.engine in CLASHES:
+            raise SolverUnavailable(f"solver {cls.name} is not safe here: {CLASHES[cls.engine]}")
         return f"cvxpy {cvxpy.__version__}"
 
     @classmethod
