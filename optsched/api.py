@@ -48,6 +48,7 @@ def solve(
     start: StartSource | None = None,
     solver_options: Mapping[str, Any] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    on_log: Callable[[str], None] | None = None,
     options: Mapping[str, Any] | None = None,
     **more_options: Any,
 ) -> Solution:
@@ -76,7 +77,7 @@ def solve(
         What the solver starts from: a solution of this or a similar instance (or its file), a ``.sol`` file with the
         names of `optsched export`, or the totals of the class columns. What no longer exists is left out. A chosen
         solver that takes no start is an error; ``auto`` takes HiGHS.
-    tolerance, threads, seed, solver_options, on_progress
+    tolerance, threads, seed, solver_options, on_progress, on_log
         See `optsched.solvers.Limits`.
     options, **more_options
         Options of the formulation; ``options`` also takes names that are parameters here.
@@ -90,7 +91,7 @@ def solve(
     ------
     UsageError, InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
     """
-    limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress)
+    limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
     started = time.perf_counter()
     if isinstance(instance, str | Path):
         instance = load(instance)
@@ -123,6 +124,7 @@ def make_limits(
     seed: int = 0,
     solver_options: Mapping[str, Any] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    on_log: Callable[[str], None] | None = None,
 ) -> Limits:
     """Limits from what a user gives, checked; 0 threads are all that there are."""
     for name, value in (("time_limit", time_limit), ("work_limit", work_limit)):
@@ -140,7 +142,8 @@ def make_limits(
         raise UsageError(f"threads: found {threads}, expected 0 (all) or more")
     cores = os.cpu_count() or 1
     threads = min(threads or cores, cores)
-    return Limits(time_limit, work_limit, gap, tolerance, threads, seed, dict(solver_options or {}), on_progress)
+    options = dict(solver_options or {})
+    return Limits(time_limit, work_limit, gap, tolerance, threads, seed, options, on_progress, on_log)
 
 
 def write_solution(solution: Solution, path: str | Path, all_duals: bool = False) -> None:

@@ -185,6 +185,7 @@ def solve_program(
     seed: int = 0,
     solver_options: Mapping[str, Any] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    on_log: Callable[[str], None] | None = None,
 ) -> ProgramSolution:
     """Solve a linear or mixed-integer program and certify the answer.
 
@@ -196,7 +197,7 @@ def solve_program(
         Registry name or ``auto``.
     start : mapping, array or path, optional
         A point to start from: values by name, values in order, a ``.sol`` file, or a JSON file that `write` wrote.
-    time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress
+    time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
         As in `optsched.solve`.
 
     Returns
@@ -208,7 +209,7 @@ def solve_program(
     ------
     UsageError, InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
     """
-    limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress)
+    limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
     started = time.perf_counter()
     given = _as_read(program)
     loaded = time.perf_counter()

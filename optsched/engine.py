@@ -14,6 +14,7 @@ from optsched.arrays import FloatArray
 from optsched.errors import Interrupted, SolverCrashed, UsageError
 from optsched.infeasibility import conflicting_rows, least_violation
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
+from optsched.program.arrays import refuse_nan
 from optsched.solution.certificate import (
     FEASIBILITY,
     OPTIMALITY,
@@ -389,19 +390,6 @@ class Engine:
             replace(values, termination=Termination.INFEASIBLE), None, None, None, "none", certificate,
             Status.INFEASIBLE, self.chosen, conflicts=conflicts,
         )  # fmt: skip
-
-
-def refuse_nan(arrays: LinearArrays) -> None:
-    """A NaN or an infinite coefficient in a program would come back as anything."""
-    for name, numbers in (("cost", arrays.cost), ("coefficients", arrays.A.data)):
-        if not np.isfinite(numbers).all():
-            raise UsageError(f"the program has a NaN or an infinity among its {name}")
-    for name, bounds in (
-        ("row bounds", (arrays.row_lower, arrays.row_upper)),
-        ("column bounds", (arrays.lower, arrays.upper)),
-    ):
-        if np.isnan(bounds).any():
-            raise UsageError(f"the program has a NaN among its {name}")
 
 
 def _without_noise(y: FloatArray, arrays: LinearArrays) -> FloatArray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,10 +114,15 @@ class Search:
         ),
     ] = None  # fmt: skip
 
+    solver_log: Annotated[
+        bool, typer.Option("--solver-log", help="The solver's own log on standard error.", rich_help_panel=SOLVER)
+    ] = False
+
     @property
     def limits(self) -> dict[str, Any]:
         """What `optsched.solve` takes of it."""
         return {
+            **({"on_log": raw_log} if self.solver_log else {}),
             "solver": self.solver,
             "time_limit": values.duration(self.time_limit, "--time-limit"),
             "work_limit": values.whole(self.work_limit, "--work-limit"),
@@ -127,13 +134,20 @@ class Search:
         }
 
 
+def raw_log(text: str) -> None:
+    """Write the log of a solver as it is to standard error."""
+    with suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
 def solved(shell: Shell, problem: Problem, search: Search, **more: Any) -> Solution:
     """Solve, with a progress line if it takes long; ``more`` goes to `optsched.solve`."""
     options, constraints, limits = problem.options, problem.constraints, search.limits
     from optsched import api
 
     api.make_formulation(problem.formulation, options, constraints)  # names are checked before anything is read
-    with progress(shell, "solving") as on_progress:
+    with progress(shell, "solving", shown=not search.solver_log) as on_progress:
         return api.solve(
             problem.instance,
             problem.formulation,

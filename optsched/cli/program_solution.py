@@ -46,7 +46,7 @@ def solve_file(shell: Shell, path: str, search: Search, start: str | None) -> Pr
     limits = search.limits
     from optsched.direct import solve_program
 
-    with progress(shell, "solving") as on_progress:
+    with progress(shell, "solving", shown=not search.solver_log) as on_progress:
         return solve_program(path, start=start, on_progress=on_progress, **limits)
 
 

@@ -20,6 +20,7 @@ from optsched.program import LinearArrays
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
 from optsched.solvers.interrupt import interrupt_flag
+from optsched.solvers.raw_log import caught_output
 
 
 def _helper() -> Any:
@@ -59,9 +60,11 @@ class OrToolsSession(Session):
         solver = module.ModelSolverHelper(self._solver.engine)
         if limits.time is not None:
             solver.set_time_limit_in_seconds(max(limits.time, 1e-3))
+        solver.enable_output(limits.on_log is not None)  # its log callback takes no Python function
         solver.set_solver_specific_parameters(self._solver.parameters(limits))
         started = time.perf_counter()
-        interrupted = self._solve(solver, model)
+        with caught_output(limits.on_log):
+            interrupted = self._solve(solver, model)
         return self._values(module, solver, reasons, interrupted, time.perf_counter() - started)
 
     def _solve(self, solver: Any, model: Any) -> bool:

@@ -22,6 +22,7 @@ from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import LinearArrays
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
+from optsched.solvers.raw_log import caught_output
 
 REFUSED = re.compile(r"No match for|.* is illegal for")
 """How CBC begins a line about an option that it does not take."""
@@ -64,10 +65,14 @@ class PulpSession(Session):
             except TypeError as error:
                 raise UsageError(f"{self._solver.name} refused its options: {error}") from None
             try:
-                model.solve(command)
+                with caught_output(limits.on_log):
+                    model.solve(command)
             except (pulp.PulpSolverError, OSError) as error:
                 raise SolverCrashed(f"{self._solver.name} failed: {error}") from None
-            self._solver.check_log(log.read_text(errors="replace") if log.exists() else "")
+            text = log.read_text(errors="replace") if log.exists() else ""
+            if limits.on_log is not None and text:
+                limits.on_log(text)
+            self._solver.check_log(text)
         words = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
         termination = self._termination(pulp, model)
         if termination is Termination.ERROR:
@@ -194,7 +199,7 @@ class PulpSolver(Solver):
     @classmethod
     def command(cls, pulp: Any, limits: Limits, warm: bool, log: Path) -> Any:
         """PuLP's solver object; ``log`` is a file that it may write its log to."""
-        options: dict[str, Any] = {"msg": False, "timeLimit": limits.time, "gapRel": limits.gap}
+        options: dict[str, Any] = {"msg": limits.on_log is not None, "timeLimit": limits.time, "gapRel": limits.gap}
         return pulp.getSolver(cls.engine, **{**options, **limits.options})
 
     @classmethod

@@ -107,6 +107,15 @@ def test_broken_files_are_told_with_their_line(run: Any, model: Any) -> None:
     )
 
 
+def test_warnings_are_told_without_asking(run: Any, model: Any) -> None:
+    path = model(knapsack())
+    bounds = path.read_text().partition("BOUNDS\n")[2].partition("ENDATA")[0]
+    path.write_text(path.read_text().replace(bounds, ""))
+    result = run("solve", path)
+    assert result.code == 0
+    assert result.err == f"optsched: {path}: 8 integer columns without bounds are taken as 0 or 1, as HiGHS does\n"
+
+
 def test_starts_of_instances(run: Any, tmp_path: Path) -> None:
     wanted = ("solve", "@quickstart", "-f", "max-throughput", "-O", "integral=true")
     for name in ("s.json", "s.sol"):

@@ -1,7 +1,7 @@
 """ortools, highspy, cvxpy and PuLP in one process: the order of import changes neither answers nor what is there.
 
-Two of them ship a shared library of one name, and with versions that are not pinned the loser is dropped in silence; osqp,
-which cvxpy calls, shares a symbol with highspy and is refused.
+Two of them ship a shared library of one name, and with versions that are not pinned the loser is dropped in silence.
+osqp, which cvxpy calls, shares a symbol with highspy and is refused.
 """
 
 from __future__ import annotations
