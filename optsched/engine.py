@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.errors import Interrupted, SolverCrashed, UsageError
+from optsched.errors import Interrupted, SolverCrashed
 from optsched.infeasibility import conflicting_rows, least_violation
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
 from optsched.program.arrays import refuse_nan
