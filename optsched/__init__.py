@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from optsched.api import compile, load, place, realise, solve, write_solution
     from optsched.comparison import Comparison, compare
+    from optsched.direct import solve_program
     from optsched.explaining import explain_job
     from optsched.instance import Instance
     from optsched.solution import Solution
@@ -31,6 +32,7 @@ _HOME = {
     "place": "optsched.api",
     "realise": "optsched.api",
     "solve": "optsched.api",
+    "solve_program": "optsched.direct",
     "verify": "optsched.verify",
     "write_solution": "optsched.api",
 }
@@ -47,6 +49,7 @@ __all__ = [
     "place",
     "realise",
     "solve",
+    "solve_program",
     "verify",
     "write_solution",
 ]

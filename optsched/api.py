@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tempfile
 import time
@@ -23,6 +24,9 @@ from optsched.performance import PerformanceModel
 from optsched.registry import load_solver
 from optsched.solution import Solution
 from optsched.solvers import Limits, Progress
+from optsched.starts import StartSource, start_point
+
+log = logging.getLogger("optsched")
 
 MOST = 2**31 - 1
 """Largest number that solvers take as a limit or a seed."""
@@ -43,9 +47,11 @@ def solve(
     tolerance: float = 1e-9,
     threads: int = 1,
     seed: int = 0,
+    start: StartSource | None = None,
     solver_options: Mapping[str, Any] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     prove: bool = False,
+    on_log: Callable[[str], None] | None = None,
     options: Mapping[str, Any] | None = None,
     **more_options: Any,
 ) -> Solution:
@@ -70,7 +76,11 @@ def solve(
         Iterations or nodes: stops reproducibly.
     gap : float, optional
         Relative gap at which an integer program may stop.
-    tolerance, threads, seed, solver_options, on_progress
+    start : Solution, file or array, optional
+        What the solver starts from: a solution of this or a similar instance (or its file), a ``.sol`` file with the
+        names of `optsched export`, or the totals of the class columns. What no longer exists is left out. A chosen
+        solver that takes no start is an error; ``auto`` takes HiGHS.
+    tolerance, threads, seed, solver_options, on_progress, on_log
         See `optsched.solvers.Limits`.
     prove : bool
         Try claims of optimality again with another solver or search (`optsched.proof`); the certificate then says
@@ -87,7 +97,7 @@ def solve(
     ------
     UsageError, InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
     """
-    _check_limits(time_limit, work_limit, gap, tolerance, threads, seed)
+    limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
     started = time.perf_counter()
     if isinstance(instance, str | Path):
         instance = load(instance)
@@ -101,13 +111,14 @@ def solve(
     if not classes:
         candidates = candidates.per_job()
     compiled = time.perf_counter()
-    cores = os.cpu_count() or 1
-    threads = min(threads or cores, cores)
-    limits = Limits(time_limit, work_limit, gap, tolerance, threads, seed, dict(solver_options or {}), on_progress)
     engine = Engine(load_solver, solver, limits, prove)
+    if start is not None:
+        engine.start = start_point(start, chosen, candidates)
     solution = chosen.solve(candidates, engine)
     timings = {"load": loaded - started, "compile": compiled - loaded, **engine.timings}
     timings["total"] = time.perf_counter() - started
+    if engine.start is not None and not engine.start_used:
+        log.warning("the start was of no use: %s was solved without a run that takes one", formulation)
     return replace(solution, timings=timings)
 
 
@@ -148,13 +159,12 @@ def realise(
     """
     from optsched.placement import realise as cut
 
-    _check_limits(time_limit, None, None, 1e-9, threads, seed)
+    limits = make_limits(time_limit, threads=threads, seed=seed)
     if solution.allocation is None:
         raise UsageError(f"the solution has no allocation to cut into rounds: its status is {solution.status}")
     if solution.schedule is not None:
         raise UsageError("the solution has a schedule, which says already what runs when: it cannot be cut into rounds")
     started = time.perf_counter()
-    limits = Limits(time_limit, threads=min(threads or (os.cpu_count() or 1), os.cpu_count() or 1), seed=seed)
     made = cut(solution.allocation, Engine(load_solver, solver, limits), method, rounds)
     spent = time.perf_counter() - started
     total = solution.timings.get("total", 0.0) + spent
@@ -206,9 +216,18 @@ def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
     return replace(solution, placement=placement, timings=timings)
 
 
-def _check_limits(
-    time_limit: float | None, work_limit: int | None, gap: float | None, tolerance: float, threads: int, seed: int
-) -> None:
+def make_limits(
+    time_limit: float | None = None,
+    work_limit: int | None = None,
+    gap: float | None = None,
+    tolerance: float = 1e-9,
+    threads: int = 1,
+    seed: int = 0,
+    solver_options: Mapping[str, Any] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_log: Callable[[str], None] | None = None,
+) -> Limits:
+    """Limits from what a user gives, checked; 0 threads are all that there are."""
     for name, value in (("time_limit", time_limit), ("work_limit", work_limit)):
         if value is not None and not value > 0:
             raise UsageError(f"{name}: found {value:g}, expected a number above 0")
@@ -222,6 +241,10 @@ def _check_limits(
         raise UsageError(f"seed: found {seed}, expected a whole number from 0 to {MOST}")
     if threads < 0:
         raise UsageError(f"threads: found {threads}, expected 0 (all) or more")
+    cores = os.cpu_count() or 1
+    threads = min(threads or cores, cores)
+    options = dict(solver_options or {})
+    return Limits(time_limit, work_limit, gap, tolerance, threads, seed, options, on_progress, on_log)
 
 
 def write_solution(solution: Solution, path: str | Path, all_duals: bool = False) -> None:
@@ -275,6 +298,7 @@ __all__ = [
     "load",
     "make_constraint",
     "make_formulation",
+    "make_limits",
     "model_of",
     "own_constraints",
     "place",

@@ -11,9 +11,10 @@ from typing import TypeVar
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.errors import Interrupted, SolverCrashed, UsageError
+from optsched.errors import Interrupted, SolverCrashed
 from optsched.infeasibility import conflicting_rows, least_violation
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram
+from optsched.program.arrays import refuse_nan
 from optsched.program.time_indexed import count_columns
 from optsched.solution.certificate import (
     FEASIBILITY,
@@ -108,6 +109,9 @@ class Engine:
     rebuilt: list[str] = field(default_factory=list)
     iterations: int = 0
     nodes: int = 0
+    start: FloatArray | None = None
+    """Point to start from: totals of the class columns, or all columns of a linear program."""
+    start_used: bool = False
     _end: float | None = None
 
     def __post_init__(self) -> None:
@@ -149,6 +153,8 @@ class Engine:
             solver, reason = self.load("clarabel"), "conic program"
         elif integer:
             solver, reason = self.load("highs"), "integer program"
+        elif self.start is not None:
+            solver, reason = self.load("highs"), "linear program with a point to start from"
         elif rows > LARGE_LP:
             solver, reason = self.load("clarabel"), f"cold linear program of {rows} rows, more than {LARGE_LP}"
         else:
@@ -157,13 +163,18 @@ class Engine:
             solver.require(Capability.INTEGER, "an integer program")
         if conic:
             solver.require(Capability.CONIC, "a concave utility that is not linear")
+        if self.start is not None:
+            solver.require(Capability.START, "a point to start from")
         solver.version()
         self.chosen, self.reason = solver, reason
         log.info("solver %s: %s", solver.name, reason)
         return solver
 
-    def open(self, arrays: LinearArrays, solver: str | None = None) -> Session:
-        """A session with the program loaded, on a solver by name or the one that `choose` picks."""
+    def open(self, arrays: LinearArrays, solver: str | None = None, start: FloatArray | None = None) -> Session:
+        """A session with the program loaded, on a solver by name or the one that `choose` picks.
+
+        ``start`` is a point of this program; without it, one that the engine was given counts if its size fits.
+        """
         refuse_nan(arrays)
         if solver is None:
             chosen = self.choose(rows=arrays.shape[0], integer=arrays.is_integer, conic=False)
@@ -171,7 +182,13 @@ class Engine:
             chosen = self.chosen = self.load(solver)
             chosen.version()
         scaling = Scaling.of(arrays)
-        return ScaledSession(arrays, scaling, chosen().open(scaling.apply(arrays)))
+        session = ScaledSession(arrays, scaling, chosen().open(scaling.apply(arrays)))
+        if start is None and self.start is not None and len(self.start) == arrays.shape[1]:
+            start = self.start
+        if start is not None and Capability.START in chosen.capabilities:
+            session.set_start(start)
+            self.start_used = True
+        return session
 
     def run(self, session: Session) -> Values:
         """Run a session within what is left of the budget."""
@@ -198,19 +215,26 @@ class Engine:
 
     # --- solving and certifying ------------------------------------------------------------------------------------
 
-    def solve_linear(self, program: LinearProgram, clean: Callable[[FloatArray], FloatArray] | None = None) -> Outcome:
+    def solve_linear(
+        self, program: LinearProgram | LinearArrays, clean: Callable[[FloatArray], FloatArray] | None = None
+    ) -> Outcome:
         """Solve a linear or mixed-integer program; the certificate is recomputed from the arrays.
 
+        As for allocation programs, `auto` tries a solver of another kind where the certificate does not hold.
         ``clean`` makes of the solver's point what it means (whole numbers, auxiliary columns recomputed).
         """
-        arrays = self.build(lambda: program.arrays)
-        session = self.open(arrays)
-        values = self.run(session)
-        if values.x is None or values.termination in NO_OPTIMUM:
-            return self._without_point(arrays, values, None, session)
-        x = self._point(values.x, arrays.shape[1])
-        x = x if clean is None else clean(x)
-        return self.certified(arrays, values, x, x, arrays.objective(x), values.y)
+        arrays = program if isinstance(program, LinearArrays) else self.build(lambda: program.arrays)
+
+        def once(solver: str | None = None) -> Outcome:
+            session = self.open(arrays, solver)
+            values = self.run(session)
+            if values.x is None or values.termination in NO_OPTIMUM:
+                return self._without_point(arrays, values, None, session)
+            x = self._point(values.x, arrays.shape[1])
+            x = x if clean is None else clean(x)
+            return self.certified(arrays, values, x, x, arrays.objective(x), values.y, zero=True)
+
+        return self._second_try(once, arrays)
 
     def solve_allocation(self, program: AllocationProgram) -> Outcome:
         """Solve an allocation program; negligible fractions are dropped before the certificate is made.
@@ -220,19 +244,24 @@ class Engine:
         if program.concave:
             return self._solve_conic(program)
         arrays = self.build(lambda: program.to_linear().arrays)
-        outcome = self._solve_once(program, arrays)
+        return self._second_try(lambda solver=None: self._solve_once(program, arrays, solver), arrays)
+
+    def _second_try(self, once: Callable[..., Outcome], arrays: LinearArrays) -> Outcome:
+        """Run once, and by a solver of another kind if `auto` chose and the certificate does not hold."""
+        outcome = once()
         if self.solver == "auto" and not outcome.certificate.ok and not arrays.is_integer:
             other = "highs-ipm" if outcome.solver.name == "clarabel" else "clarabel"
             first, why = self.reason, "; ".join(outcome.certificate.problems)
             self.rebuilt.append(f"solved again by {other}, as of {outcome.solver.name}'s answer: {why}")
             log.info(self.rebuilt[-1])
-            second = self._solve_once(program, arrays, other)
+            second = once(other)
             self.reason = f"{first}; {outcome.solver.name} left a certificate that does not hold"
             return second
         return outcome
 
     def _solve_once(self, program: AllocationProgram, arrays: LinearArrays, solver: str | None = None) -> Outcome:
-        session = self.open(arrays, solver)
+        start = None if self.start is None else program.complete(program.repaired(self.start))
+        session = self.open(arrays, solver, start)
         values = self.run(session)
         if values.x is None or values.termination in NO_OPTIMUM:
             return self._without_point(arrays, values, program, session)
@@ -301,8 +330,12 @@ class Engine:
         value: float,
         y: FloatArray | None,
         dual: LinearArrays | None = None,
+        zero: bool = False,
     ) -> Outcome:
-        """The outcome of a point; ``dual`` is the program that the duals bound, if it is not that of the point."""
+        """The outcome of a point; ``dual`` is the program that the duals bound, if it is not that of the point.
+
+        A stopped run that leaves 0 everywhere found nothing, unless ``zero`` says that this is a point like any other.
+        """
         started = time.perf_counter()
         assert self.chosen is not None
         stated = value if values.objective is None else values.objective
@@ -343,7 +376,7 @@ class Engine:
                 problems.append(f"the solver claims optimality, but the certificate leaves {told}")
         elif closed:
             status = Status.OPTIMAL  # stopped short, yet the duals prove it
-        if not claims and not (certificate.ok and x.any()):
+        if not claims and not (certificate.ok and (zero or x.any())):
             return self.nothing_found(values)
         certificate = replace(certificate, ok=not problems, problems=tuple(problems))
         duals = None if y is None else {block.name: y[block.slice] for block in arrays.rows}
@@ -391,19 +424,6 @@ class Engine:
             replace(values, termination=Termination.INFEASIBLE), None, None, None, "none", certificate,
             Status.INFEASIBLE, self.chosen, conflicts=conflicts,
         )  # fmt: skip
-
-
-def refuse_nan(arrays: LinearArrays) -> None:
-    """A NaN or an infinite coefficient in a program would come back as anything."""
-    for name, numbers in (("cost", arrays.cost), ("coefficients", arrays.A.data)):
-        if not np.isfinite(numbers).all():
-            raise UsageError(f"the program has a NaN or an infinity among its {name}")
-    for name, bounds in (
-        ("row bounds", (arrays.row_lower, arrays.row_upper)),
-        ("column bounds", (arrays.lower, arrays.upper)),
-    ):
-        if np.isnan(bounds).any():
-            raise UsageError(f"the program has a NaN among its {name}")
 
 
 def _without_noise(y: FloatArray, arrays: LinearArrays) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,8 @@ from optsched.solution import Certificate, Conflict, PointStatus, Schedule, Stat
 from optsched.solution.certificate import OPTIMALITY, alike
 from optsched.solution.plan import LinearPlan, Plan, TimelinePlan
 from optsched.solvers import Capability
+
+log = logging.getLogger("optsched")
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ def _run_timeline(engine: Engine, plan: TimelinePlan) -> Values:
 
     A list schedule is where the search starts, and the answer where it is stopped before it found anything better.
     """
-    first = engine.build(lambda: list_schedule(plan.timeline))
+    first = _best_known(engine, plan.timeline)
     timeline = plan.timeline if first is None else _no_later_than(plan.timeline, *first)
     start = None if first is None else np.concatenate(first).astype(np.float64)
     solver = engine.choose_for_timeline(timeline)
@@ -100,6 +103,19 @@ def _run_timeline(engine: Engine, plan: TimelinePlan) -> Values:
     if values.x is None or plan.timeline.objective(*split_point(plan.timeline, values.x)) > cost:
         return replace(values, x=start, objective=float(cost), primal=PointStatus.FEASIBLE)
     return values
+
+
+def _best_known(engine: Engine, timeline: TimelineProgram) -> tuple[IntArray, IntArray] | None:
+    """A list schedule, or the start that the engine was given if it is feasible and better."""
+    first = engine.build(lambda: list_schedule(timeline))
+    if engine.start is None or len(engine.start) != 2 * len(timeline):
+        return first
+    given = split_point(timeline, engine.start)
+    engine.start_used = True
+    if next(timeline.violations(*given), None) is not None:
+        log.warning("the start is left out: it is no feasible schedule")
+        return first
+    return given if first is None or timeline.objective(*given) <= timeline.objective(*first) else first
 
 
 def _run_indexed(engine: Engine, timeline: TimelineProgram, first: tuple[IntArray, IntArray] | None) -> Values:

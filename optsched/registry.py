@@ -16,7 +16,7 @@ from typing import Any
 from optsched.errors import OptschedError, SolverUnavailable, UsageError
 from optsched.formulation import Formulation, SideConstraint
 from optsched.performance import ModelFactory
-from optsched.solvers import Solver
+from optsched.solvers import FAMILIES, Solver
 
 GROUPS = {
     "formulation": "optsched.formulations",
@@ -79,5 +79,19 @@ def load_model(name: str) -> type[ModelFactory]:
 
 
 def load_solver(name: str) -> type[Solver]:
-    """A solver's class by name."""
+    """A solver's class by name; ``pulp:NAME`` and ``cvxpy:NAME`` are whatever these packages know."""
+    family, colon, engine = name.partition(":")
+    if colon and family in FAMILIES:
+        return import_module(FAMILIES[family]).engine_solver(engine)  # type: ignore[no-any-return]
     return _load("solver", name, SolverUnavailable)  # type: ignore[no-any-return]
+
+
+def solver_names() -> list[str]:
+    """All names of solvers: those of the catalogue, then what PuLP and cvxpy find here beside them."""
+    found = names("solver")
+    for family in sorted(FAMILIES):
+        try:
+            found += [f"{family}:{engine}" for engine in import_module(FAMILIES[family]).engines()]
+        except SolverUnavailable:  # the entries of the catalogue tell that the package is not here
+            continue
+    return found

@@ -147,6 +147,10 @@ except optsched.errors.SolverUnavailable as error:
     assert "scipy" in str(error) and "integer" in str(error)
 else:
     raise AssertionError
+from optsched.conformance import check_solver, summary
+results = check_solver("scipy")
+assert [item for item in results if item.verdict == "failed"] == []
+assert summary(results)["passed"] > 30
 """,
 }
 HELPERS = """

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from optsched.cli.resource_view import objective_words, quantity
+from optsched.cli.resource_view import quantity
 from optsched.cli.solution_view import COLOUR, cluster_words, plain
 from optsched.cli.tables import bullets, count, heading, name, percent, seconds, share, table
 from optsched.comparison import Comparison, ComparisonRow
+from optsched.registry import objective_words
 from optsched.solution import Status
 from optsched.solution.measures import Measures
 

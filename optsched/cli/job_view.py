@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optsched.cli.resource_view import objective_words
 from optsched.cli.solution_view import conflicts, result_facts
 from optsched.cli.tables import bullets, count, facts, heading, name, number, percent, rounded, seconds, table
 from optsched.explaining import JobExplanation
+from optsched.registry import objective_words
 from optsched.solution import Status
 
 if TYPE_CHECKING:

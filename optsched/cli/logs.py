@@ -20,12 +20,10 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def logging_to(verbosity: int, file: str | None) -> Iterator[None]:
-    """Send the log of optsched to standard error (INFO, or DEBUG from two ``-v`` on) and to a file."""
+    """Send the log of optsched to standard error (warnings; INFO with ``-v``, DEBUG from two on) and to a file."""
     log = logging.getLogger("optsched")
     level = logging.DEBUG if verbosity > 1 else logging.INFO
-    handlers: list[logging.Handler] = []
-    if verbosity:
-        handlers.append(_Lines())
+    handlers: list[logging.Handler] = [_Lines()]
     if file is not None:
         try:
             handlers.append(logging.FileHandler(file, encoding="utf-8"))
@@ -33,10 +31,12 @@ def logging_to(verbosity: int, file: str | None) -> Iterator[None]:
             raise UsageError(f"cannot write {file}: {error.strerror}") from None
         handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     before = log.level
-    if handlers:
-        log.setLevel(level)
+    log.setLevel(level)
     for handler in handlers:
         handler.setLevel(level)
+    if not verbosity:
+        handlers[0].setLevel(logging.WARNING)
+    for handler in handlers:
         log.addHandler(handler)
     try:
         yield

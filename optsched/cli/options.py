@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -121,10 +123,15 @@ class Search:
         ),
     ] = None  # fmt: skip
 
+    solver_log: Annotated[
+        bool, typer.Option("--solver-log", help="The solver's own log on standard error.", rich_help_panel=SOLVER)
+    ] = False
+
     @property
     def limits(self) -> dict[str, Any]:
         """What `optsched.solve` takes of it."""
         return {
+            **({"on_log": raw_log} if self.solver_log else {}),
             "solver": self.solver,
             "time_limit": values.duration(self.time_limit, "--time-limit"),
             "work_limit": values.whole(self.work_limit, "--work-limit"),
@@ -137,23 +144,38 @@ class Search:
         }
 
 
+def raw_log(text: str) -> None:
+    """Write the log of a solver as it is to standard error."""
+    with suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
 def solved(
-    shell: Shell, problem: Problem, search: Search, listener: Callable[[Progress], None] | None = None
+    shell: Shell,
+    problem: Problem,
+    search: Search,
+    listener: Callable[[Progress], None] | None = None,
+    **more: Any,
 ) -> Solution:
-    """Solve, with a progress line if it takes long; a listener hears of the progress too."""
+    """Solve, with a progress line if it takes long; a listener hears of the progress too.
+
+    ``more`` goes to `optsched.solve`.
+    """
     options, constraints, limits = problem.options, problem.constraints, search.limits
     from optsched import api
 
     api.make_formulation(problem.formulation, options, constraints)  # names are checked before anything is read
-    with progress(shell, "solving") as line:
+    with progress(shell, "solving", shown=not search.solver_log) as line:
         return api.solve(
             problem.instance,
             problem.formulation,
             constraints=constraints,
             classes=not problem.no_classes,
             on_progress=line if listener is None else _both(listener, line),
+            options=options,
             **limits,
-            **options,
+            **more,
         )
 
 

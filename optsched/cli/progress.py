@@ -73,9 +73,9 @@ class ProgressLine:
 
 
 @contextmanager
-def progress(shell: Shell, what: str) -> Iterator[Callable[[Progress], None] | None]:
+def progress(shell: Shell, what: str, shown: bool = True) -> Iterator[Callable[[Progress], None] | None]:
     """A progress callback with its line, or None where nobody would see one."""
-    if shell.quiet or not sys.stderr.isatty():
+    if not shown or shell.quiet or not sys.stderr.isatty():
         yield None
         return
     line = ProgressLine(what)

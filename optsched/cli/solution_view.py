@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from optsched.api import make_formulation
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from optsched.candidates import Classes
     from optsched.instance import Instance
+    from optsched.solution import Certificate, SolverRecord
 
 COLOUR = {Status.OPTIMAL: "bold green", Status.FEASIBLE: "bold yellow", Status.LIMIT: "bold yellow"}
 STOPPED = {
@@ -98,7 +99,7 @@ def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
         yield "options", options
     if solution.constraints:
         yield "constraints", "; ".join(_constraint_words(item) for item in solution.constraints)
-    yield "status", _status(solution)
+    yield "status", status_words(solution.status, solution.termination, "allocation")
     words, unit = objective_words(solution.formulation)
     if solution.objective is not None:
         yield "objective", f"{quantity(solution.objective, unit)}  {words}"
@@ -106,12 +107,13 @@ def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
         yield "bound", f"{quantity(solution.bound, unit)}  gap {share(solution.gap)}"
     elif solution.bound is not None:
         yield "bound", quantity(solution.bound, unit)
-    yield "certificate", _certificate(solution)
+    placed = solution.allocation is not None
+    yield "certificate", certificate_words(solution.certificate, solution.status, placed, "allocation")
     if solution.solver.version:
-        yield "solver", _solver(solution)
+        yield "solver", solver_words(solution.solver)
     if solution.metrics.get("cost_per_hour"):
         yield "cost", f"{solution.metrics['cost_per_hour']:,.2f} USD/h"
-    yield "time", time_words(solution)
+    yield "time", time_words(solution.timings)
 
 
 def _changed(solution: Solution) -> str:
@@ -133,37 +135,38 @@ def plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _status(solution: Solution) -> Text:
+def status_words(status: Status, termination: str, what: str) -> Text:
+    """Status, and why the run was stopped short."""
     from rich.text import Text
 
-    text = Text.assemble((str(solution.status), COLOUR.get(solution.status, "bold red")))
-    if solution.status in (Status.FEASIBLE, Status.LIMIT) and solution.termination in STOPPED:
-        text.append(f"  {STOPPED[solution.termination]}")
-    if solution.status is Status.LIMIT:
-        text.append(", no feasible allocation was found")
+    text = Text.assemble((str(status), COLOUR.get(status, "bold red")))
+    if status in (Status.FEASIBLE, Status.LIMIT) and termination in STOPPED:
+        text.append(f"  {STOPPED[termination]}")
+    if status is Status.LIMIT:
+        text.append(f", no feasible {what} was found")
     return text
 
 
-def _certificate(solution: Solution) -> Text:
+def certificate_words(certificate: Certificate, status: Status, found: bool, what: str) -> Text:
+    """What was checked, and what it rests on."""
     from rich.text import Text
 
-    certificate = solution.certificate
     if not certificate.ok:
         return Text(f"FAILED: {'; '.join(certificate.problems)}", style="bold red")
-    if solution.status is Status.INFEASIBLE:
+    if status is Status.INFEASIBLE:
         least = certificate.residuals.get("least_violation")
         if least is None:
-            return Text("infeasible whatever the allocation")
+            return Text(f"infeasible whatever the {what}")
         proof = "recomputed from the duals" if certificate.proof == "dual" else "claimed by the solver"
-        return Text(f"every allocation misses its rows by {least:.2g} in all, relative to their size; {proof}")
-    if solution.allocation is None:
+        return Text(f"every {what} misses its rows by {least:.2g} in all, relative to their size; {proof}")
+    if not found:
         return Text("nothing to certify")
     worst = max(certificate.residuals.values(), default=0.0)
     return Text(f"ok: largest residual {worst:.1g}, {PROOF[certificate.proof]}")
 
 
-def _solver(solution: Solution) -> str:
-    record = solution.solver
+def solver_words(record: SolverRecord) -> str:
+    """Name, version, why it was chosen, and how much it did."""
     parts = [f"{record.name} {record.version}"]
     parts += [record.reason] if record.reason else []
     parts += [count(record.iterations, "iteration")] if record.iterations else []
@@ -171,11 +174,11 @@ def _solver(solution: Solution) -> str:
     return ", ".join(parts)
 
 
-def time_words(solution: Solution) -> str:
+def time_words(timings: Mapping[str, float]) -> str:
     """The whole time and what it went into."""
-    timings = dict(solution.timings)
-    total = timings.pop("total", sum(timings.values()))
-    parts = [f"{stage} {seconds(spent)}" for stage, spent in timings.items() if spent >= 0.0005]
+    stages = dict(timings)
+    total = stages.pop("total", sum(stages.values()))
+    parts = [f"{stage} {seconds(spent)}" for stage, spent in stages.items() if spent >= 0.0005]
     return f"{seconds(total)}: {', '.join(parts)}" if parts else seconds(total)
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from optsched.cli import values
-from optsched.cli.options import OUTPUT, SOLVER, Json, Problem, Search, solved
+from optsched.cli.options import OUTPUT, PROBLEM, SOLVER, Json, Problem, Search, solved
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 from optsched.errors import UsageError
 
 if TYPE_CHECKING:
+    from optsched.direct import ProgramSolution
     from optsched.solution import Solution
 
 ROUNDS = "Rounds"
+DEFAULT = "max-min-fairness"
 INFEASIBLE, NOTHING_FOUND, NOT_CERTIFIED, SOLVER_FAILED = 4, 5, 6, 7
 
 EXAMPLES = """
@@ -26,13 +30,39 @@ EXAMPLES = """
     optsched solve cluster.json --rounds auto -o plan.json
     optsched solve @quickstart -f max-throughput -O integral=true --place
     optsched solve cluster.json -C deadlines:soft=true --json | jq .objective
+    optsched solve cluster.json --start yesterday.json -o today.json
+    optsched solve model.mps --time-limit 5m -o model.sol
 """
+
+
+@dataclass(frozen=True)
+class Solved(Problem):
+    """What is to be solved: an instance with a formulation, or a program."""
+
+    instance: Annotated[
+        str,
+        typer.Argument(
+            metavar="INSTANCE",
+            help="File (json, yaml, npz), - for standard input, @name of one that ships; or a program (mps, lp, .gz).",
+        ),
+    ]
+    formulation: Annotated[
+        str,
+        typer.Option(
+            "--formulation", "-f", metavar="NAME", rich_help_panel=PROBLEM, show_default=False,
+            help=f"See `optsched formulations`.  [default: {DEFAULT}]",
+        ),
+    ] = ""  # fmt: skip
 
 
 def solve(
     shell: Shell,
-    problem: Problem,
+    problem: Solved,
     search: Search,
+    start: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Solution (json) or point (.sol) to start from.", rich_help_panel=SOLVER),
+    ] = None,
     require_optimal: Annotated[
         bool,
         typer.Option("--require-optimal", help="Exit 5 if optimality is not proven.", rich_help_panel=SOLVER),
@@ -58,24 +88,39 @@ def solve(
         typer.Option("--place", help="Put what runs first on GPUs of nodes.", rich_help_panel=OUTPUT),
     ] = False,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the solution.", rich_help_panel=OUTPUT)
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the solution (json, or .sol).", rich_help_panel=OUTPUT
+        ),
     ] = None,
     duals: Annotated[
         bool, typer.Option("--duals", help="Write all row duals, however many there are.", rich_help_panel=OUTPUT)
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Solve an instance with a formulation, and certify the answer.
+    """Solve an instance with a formulation, or a program, and certify the answer.
 
     Exit codes: 0 solved and certified, 2 usage, 3 invalid input, 4 infeasible or unbounded, 5 nothing found within the
     limits, 6 certificate failed, 7 solver missing or crashed, 130 interrupted.
     """
     check_target(output)
     cut = _cut(rounds, window)
-    solution = solved(shell, problem, search)
-    if cut is not None and solution.allocation is not None and solution.certificate.ok:
-        with progress(shell, "cutting into rounds"):
-            solution = cut(solution, search)
+    from optsched.formats.mps import is_program
+
+    program = is_program(problem.instance)
+    if program:
+        from optsched.cli.program_solution import check_options, solve_file
+
+        check_options(problem, duals, output)
+        if cut is not None or place:
+            raise UsageError(f"--rounds and --place need an instance: {problem.instance} is a program")
+        solution: Any = solve_file(shell, problem.instance, search, start)
+    else:
+        chosen = replace(problem, formulation=problem.formulation or DEFAULT)
+        solution = solved(shell, chosen, search, start=start)
+        if cut is not None and solution.allocation is not None and solution.certificate.ok:
+            with progress(shell, "cutting into rounds"):
+                solution = cut(solution, search)
     code = exit_code(solution, require_optimal)
     if code == NOT_CERTIFIED:
         for problem_found in solution.certificate.problems:
@@ -85,18 +130,13 @@ def solve(
         from optsched import api
 
         solution = api.place(solution)
-    if output is not None and output != "-":
-        from optsched.api import write_solution
-
-        write_solution(solution, output, duals)
+    written = output is not None and output != "-" and _write(shell, solution, output, duals)
     if as_json or output == "-":
-        shell.document(solution.to_document(duals))
+        shell.document(solution.to_document() if program else solution.to_document(duals))
         return code
     if not shell.quiet:
-        from optsched.cli.solution_view import solution_view
-
-        shell.print(*solution_view(solution))
-        if output is not None:
+        _show(shell, solution, program)
+        if written:
             shell.tell("")
             shell.tell(f"solution written to {output}")
     return code
@@ -130,7 +170,38 @@ def _cut(method: str | None, window: str | None) -> Callable[[Solution, Search],
     return cut
 
 
-def exit_code(solution: Solution, require_optimal: bool = False) -> int:
+def _write(shell: Shell, solution: Any, output: str, duals: bool) -> bool:
+    """Write what was found; a file of a point is not written where there is none."""
+    from optsched.api import write_atomically, write_solution
+    from optsched.direct import ProgramSolution
+    from optsched.starts import sol_of
+
+    point = solution.x if isinstance(solution, ProgramSolution) else solution.allocation
+    sol = Path(output).suffix.lower() == ".sol"
+    if sol and point is None:
+        shell.complain(f"{output} is not written: there is no point, the status is {solution.status}")
+        return False
+    if isinstance(solution, ProgramSolution):
+        solution.write(output)
+    elif sol:
+        write_atomically(output, sol_of(solution))
+    else:
+        write_solution(solution, output, duals)
+    return True
+
+
+def _show(shell: Shell, solution: Any, program: bool) -> None:
+    if program:
+        from optsched.cli.program_solution import program_view
+
+        shell.print(*program_view(solution))
+    else:
+        from optsched.cli.solution_view import solution_view
+
+        shell.print(*solution_view(solution))
+
+
+def exit_code(solution: Solution | ProgramSolution, require_optimal: bool = False) -> int:
     """The exit code that a solution stands for."""
     from optsched.solution import Status
 

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray
+from optsched.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +103,16 @@ def next_named(blocks: tuple[Block, ...], name: str) -> Block:
         if block.name == name:
             return block
     raise KeyError(name)
+
+
+def refuse_nan(arrays: LinearArrays) -> None:
+    """A NaN or an infinite coefficient in a program would come back as anything."""
+    for name, numbers in (("cost", arrays.cost), ("coefficients", arrays.A.data)):
+        if not np.isfinite(numbers).all():
+            raise UsageError(f"the program has a NaN or an infinity among its {name}")
+    for name, bounds in (
+        ("row bounds", (arrays.row_lower, arrays.row_upper)),
+        ("column bounds", (arrays.lower, arrays.upper)),
+    ):
+        if np.isnan(bounds).any():
+            raise UsageError(f"the program has a NaN among its {name}")

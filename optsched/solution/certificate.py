@@ -26,6 +26,8 @@ FEASIBILITY = 1e-6
 INTEGRALITY = 1e-6
 OPTIMALITY = 1e-6
 """Largest relative gap of an answer that is called optimal."""
+NOISE = 1e-8
+"""Reduced costs below this, relative to their terms, count as 0 where a column has no implied bound."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,9 @@ def alike(value: float, other: float, tolerance: float, noise: float) -> bool:
 def dual_bound(arrays: LinearArrays, y: FloatArray) -> float | None:
     """Rigorous bound on the optimum from row multipliers; None where a column without implied bound spoils it.
 
+    Of columns without implied bound on a side, as programs from files have them, a reduced cost below `NOISE` counts as
+    0: no floating-point duals make it 0 exactly. All columns of formulations have implied bounds.
+
     An upper bound when maximising, a lower one when minimising. ``y`` are derivatives of the optimum, so for a minimum
     the signs of the derivation above are reversed.
     """
@@ -132,7 +137,9 @@ def dual_bound(arrays: LinearArrays, y: FloatArray) -> float | None:
     rows = float(multipliers[active] @ side[active])
     reduced = sign * arrays.cost - arrays.A.T @ multipliers
     reach = np.where(reduced > 0, arrays.implied_upper, arrays.implied_lower)
-    active = reduced != 0
+    terms = np.abs(arrays.cost) + abs(arrays.A).T @ np.abs(multipliers)
+    noise = np.isinf(reach) & (np.abs(reduced) <= NOISE * terms)
+    active = (reduced != 0) & ~noise
     if not np.isfinite(reach[active]).all():
         return None
     bound = sign * (rows + float(reduced[active] @ reach[active])) + arrays.offset

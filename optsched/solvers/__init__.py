@@ -22,4 +22,10 @@ CATALOGUE = {
 }
 """Solvers by name, loaded on demand."""
 
-__all__ = ["CATALOGUE", "Capability", "Limits", "Progress", "Session", "Solver"]
+FAMILIES = {"pulp": "optsched.solvers.pulp", "cvxpy": "optsched.solvers.cvxpy"}
+"""Packages that call further solvers, which are named ``pulp:NAME`` and ``cvxpy:NAME`` with the package's own names.
+
+Each module has ``engines()``, the names of those that are here, and ``engine_solver(name)``, the class of one.
+"""
+
+__all__ = ["CATALOGUE", "FAMILIES", "Capability", "Limits", "Progress", "Session", "Solver"]

@@ -67,6 +67,8 @@ class Limits:
     options : mapping
         Extra options in the solver's own names.
     on_progress : callable or None
+    on_log : callable or None
+        Takes the log of the back-end as it writes it, in pieces of any length; some back-ends give it at the end.
     """
 
     time: float | None = None
@@ -77,6 +79,7 @@ class Limits:
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     on_progress: Callable[[Progress], None] | None = None
+    on_log: Callable[[str], None] | None = None
 
 
 class Session(ABC):

@@ -77,7 +77,11 @@ def solve_conic(program: ConicProgram, limits: Limits) -> Values:
         try:
             solver = module.DefaultSolver(zero, sign * program.cost, program.A, program.b, cones, settings)
             solver.set_termination_callback(watch)
+            if limits.on_log is not None:
+                solver.print_to_buffer()
             solution = solver.solve()
+            if limits.on_log is not None:
+                limits.on_log(solver.get_print_buffer())
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # a panic of the library is no Exception
@@ -120,7 +124,7 @@ _TERMINATION = {
 
 def _settings(module: Any, limits: Limits) -> Any:
     settings = module.DefaultSettings()
-    settings.verbose = False
+    settings.verbose = limits.on_log is not None
     settings.max_threads = limits.threads
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = limits.tolerance
     if limits.time is not None:

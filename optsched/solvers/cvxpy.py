@@ -1,13 +1,17 @@
 """cvxpy: SCS, and any other conic solver that it finds, given the program as constants.
 
 Facts that shape this file (cvxpy 1.9): parameters the size of a matrix do not scale (50 s and 7 GB for 10,000 x 3), so
-every run compiles anew with constants; SCS stops at tolerances that hide percents, so look at the certificate.
+every run compiles anew with constants; SCS stops at tolerances that hide percents, so look at the certificate. Solvers
+without a name of their own are called by cvxpy's, ``cvxpy:HIGHS``; those to which cvxpy gives no exponential and power
+cones take linear programs alone.
 """
 
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import replace
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +21,7 @@ from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import ConicProgram, LinearArrays, linear_to_conic
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
+from optsched.solvers.raw_log import caught_output
 
 
 def _cvxpy() -> Any:
@@ -44,6 +49,44 @@ class CvxpySession(Session):
         return replace(values, y=y, rebuilt=reasons)
 
 
+CONES = {"ExpCone", "PowCone3D"}
+CLASHES = {"OSQP": "osqp and highspy export functions of one name; where PuLP was imported first the process crashes"}
+"""Solvers of cvxpy that do not share a process with others in every order of imports (osqp 1.1, highspy 1.13)."""
+OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "CLARABEL": (("tol_gap_abs", "tol_gap_rel", "tol_feas"), "time_limit", "max_iter"),
+    "GLOP": ((), "time_limit_sec", ""),
+    "HIGHS": (("primal_feasibility_tolerance", "dual_feasibility_tolerance"), "time_limit", "simplex_iteration_limit"),
+    "PDLP": ((), "time_limit_sec", ""),
+    "SCIPY": ((), "time_limit", "maxiter"),
+}
+"""What some solvers call their tolerances, time limit and iteration limit in cvxpy."""
+
+
+@cache
+def engine_solver(engine: str) -> type[CvxpySolver]:
+    """The back-end that is called by cvxpy's name of it; cvxpy says which cones it takes."""
+    _cvxpy()
+    from cvxpy.reductions.solvers.defines import SOLVER_MAP_CONIC
+
+    known = SOLVER_MAP_CONIC.get(engine)
+    cones = {cone.__name__ for cone in known.SUPPORTED_CONSTRAINTS} if known is not None else set()
+    conic = {Capability.CONIC} if cones >= CONES else set()
+    attributes = {
+        "__doc__": f"{engine}, as cvxpy calls it.",
+        "name": f"cvxpy:{engine}",
+        "engine": engine,
+        "optional": True,
+        "capabilities": frozenset({Capability.CONTINUOUS, Capability.DUALS}) | conic,
+    }
+    return type(f"Cvxpy_{engine}", (CvxpySolver,), attributes)
+
+
+def engines() -> list[str]:
+    """cvxpy's names of the solvers that it finds here and that have no name of their own."""
+    own = {solver.engine for solver in CvxpySolver.__subclasses__() if solver.name != f"cvxpy:{solver.engine}"}
+    return sorted(set(_cvxpy().installed_solvers()) - own)
+
+
 class CvxpySolver(Solver):
     """Base of the conic solvers that cvxpy calls."""
 
@@ -59,12 +102,32 @@ class CvxpySolver(Solver):
         cvxpy = _cvxpy()
         if cls.engine not in cvxpy.installed_solvers():
             raise SolverUnavailable(f"solver {cls.name} is not installed: cvxpy finds no {cls.engine}")
+        if cls.engine in CLASHES:
+            raise SolverUnavailable(f"solver {cls.name} is not safe here: {CLASHES[cls.engine]}")
         return f"cvxpy {cvxpy.__version__}"
 
     @classmethod
     def options(cls, limits: Limits) -> dict[str, Any]:
-        """Options in the solver's own names."""
-        raise NotImplementedError
+        """Options in the solver's own names; a limit whose name is not known must be given in the solver's own."""
+        if cls.engine not in OPTIONS:
+            if limits.time is not None or limits.work is not None:
+                raise UsageError(f"{cls.name}: what its limits are called is not known; give them as solver options")
+            return {}
+        tolerances, seconds, work = OPTIONS[cls.engine]
+        options: dict[str, Any] = dict.fromkeys(tolerances, max(limits.tolerance, 1e-10))
+        if limits.time is not None:
+            options[seconds] = max(limits.time, 1e-3)
+        if limits.work is not None:
+            if not work:
+                raise UsageError(f"{cls.name} has no limit of iterations")
+            options[work] = limits.work
+        return options
+
+    @classmethod
+    def _given(cls, limits: Limits) -> dict[str, Any]:
+        """All options; the user's own come last."""
+        given = {**cls.options(limits), **limits.options}
+        return {"scipy_options": given} if cls.engine == "SCIPY" else given
 
     def open(self, program: LinearArrays) -> Session:
         """Load a linear program."""
@@ -74,6 +137,8 @@ class CvxpySolver(Solver):
 
     def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:
         """Solve a conic program; ``y`` are the multipliers of the rows, as Clarabel would give them."""
+        if any(cone.kind in ("exponential", "power") for cone in program.cones):
+            self.require(Capability.CONIC, "a conic program")
         cvxpy = _cvxpy()
         x = cvxpy.Variable(program.shape[1])
         slack = program.b - program.A @ x
@@ -82,11 +147,13 @@ class CvxpySolver(Solver):
         problem = cvxpy.Problem(cvxpy.Minimize((sign * program.cost) @ x), constraints)
         started = time.perf_counter()
         try:
-            problem.solve(solver=self.engine, **{**self.options(limits), **limits.options})
-        except cvxpy.error.SolverError as error:
+            with warnings.catch_warnings(), caught_output(limits.on_log):
+                warnings.filterwarnings("ignore", "Solution may be inaccurate")  # the status says so
+                problem.solve(solver=self.engine, verbose=limits.on_log is not None, **self._given(limits))
+        except (cvxpy.error.SolverError, TypeError, ValueError, AttributeError) as error:
+            if limits.options:
+                raise UsageError(f"{self.name} failed with the options that were given: {error}") from None
             raise SolverCrashed(f"{self.name} failed: {error}") from None
-        except TypeError as error:
-            raise UsageError(f"{self.name} refused its options: {error}") from None
         seconds = time.perf_counter() - started
         termination = {
             "optimal": Termination.OPTIMAL,
@@ -95,7 +162,10 @@ class CvxpySolver(Solver):
             "infeasible_inaccurate": Termination.INFEASIBLE_OR_UNBOUNDED,
             "unbounded": Termination.INFEASIBLE_OR_UNBOUNDED,
             "unbounded_inaccurate": Termination.INFEASIBLE_OR_UNBOUNDED,
-            "user_limit": Termination.WORK_LIMIT,
+            "infeasible_or_unbounded": Termination.INFEASIBLE_OR_UNBOUNDED,
+            "user_limit": Termination.WORK_LIMIT
+            if limits.time is None or seconds < limits.time
+            else Termination.TIME_LIMIT,
         }.get(problem.status, Termination.ERROR)
         if termination is Termination.ERROR:
             raise SolverCrashed(f"{self.name} stopped with {problem.status!r}")

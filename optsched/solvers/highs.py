@@ -19,6 +19,7 @@ from optsched.program import LinearArrays
 from optsched.solution.values import Basis, PointStatus, Termination, Values
 from optsched.solvers.base import PROGRESS_EVERY, START_DROPPED, Capability, Limits, Progress, Session, Solver
 from optsched.solvers.interrupt import interrupt_flag
+from optsched.solvers.raw_log import caught_output
 
 IIS_STRATEGY = 4
 
@@ -138,7 +139,7 @@ class HighsSession(Session):
 
         finished = threading.Event()
         worker = threading.Thread(target=work, name="highs", daemon=True)
-        with interrupt_flag() as self._interrupt:
+        with caught_output(limits.on_log), interrupt_flag() as self._interrupt:
             worker.start()
             finished.wait()
             worker.join()
@@ -153,7 +154,7 @@ class HighsSession(Session):
         tight = max(limits.tolerance, 1e-10)
         integer = self.arrays.is_integer
         options: dict[str, Any] = {
-            "output_flag": False,
+            "output_flag": limits.on_log is not None,
             "threads": limits.threads,
             "random_seed": limits.seed,
             "primal_feasibility_tolerance": tight,
@@ -344,6 +345,8 @@ class Highs(Solver):
 
     def open(self, program: LinearArrays) -> Session:
         """Load a program."""
+        if program.is_integer:
+            self.require(Capability.INTEGER, "an integer program")
         return HighsSession(program, self.algorithm)
 
 

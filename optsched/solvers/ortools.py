@@ -3,7 +3,8 @@
 Facts that shape this file (ortools 9.15): the helper builds a program from arrays in the time of one copy; CP-SAT
 silently rounds continuous columns, so it takes programs of integer columns only; it has returned OPTIMAL for a value
 that was not (multi-mode project scheduling), and ``linearization_level=2`` did not show that; PDLP's relative tolerance
-is not an objective gap; parameters are text protocol buffers, and a wrong one is reported as a status.
+is not an objective gap; parameters are text protocol buffers, and a wrong one is reported as a status; SCIP and PDLP do
+not look at the request to stop.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from optsched.program import LinearArrays, TimelineProgram
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
 from optsched.solvers.interrupt import interrupt_flag
+from optsched.solvers.raw_log import caught_output
 
 
 def _helper() -> Any:
@@ -59,9 +61,11 @@ class OrToolsSession(Session):
         solver = module.ModelSolverHelper(self._solver.engine)
         if limits.time is not None:
             solver.set_time_limit_in_seconds(max(limits.time, 1e-3))
+        solver.enable_output(limits.on_log is not None)  # its log callback takes no Python function
         solver.set_solver_specific_parameters(self._solver.parameters(limits))
         started = time.perf_counter()
-        interrupted = self._solve(solver, model)
+        with caught_output(limits.on_log):
+            interrupted = self._solve(solver, model)
         return self._values(module, solver, reasons, interrupted, time.perf_counter() - started)
 
     def _solve(self, solver: Any, model: Any) -> bool:
@@ -184,7 +188,7 @@ class Pdlp(OrToolsSolver):
 
     name: ClassVar[str] = "pdlp"
     engine: ClassVar[str] = "pdlp"
-    capabilities: ClassVar[frozenset[Capability]] = _COMMON | {Capability.CONTINUOUS, Capability.DUALS}
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.CONTINUOUS, Capability.DUALS})
 
     @classmethod
     def parameters(cls, limits: Limits) -> str:
@@ -201,11 +205,9 @@ class Scip(OrToolsSolver):
 
     name: ClassVar[str] = "scip"
     engine: ClassVar[str] = "scip"
-    capabilities: ClassVar[frozenset[Capability]] = _COMMON | {
-        Capability.CONTINUOUS,
-        Capability.INTEGER,
-        Capability.START,
-    }
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.CONTINUOUS, Capability.INTEGER, Capability.START}
+    )
 
     @classmethod
     def parameters(cls, limits: Limits) -> str:
@@ -214,6 +216,7 @@ class Scip(OrToolsSolver):
             "limits/gap": 0.0 if limits.gap is None else limits.gap,
             "numerics/feastol": max(limits.tolerance, 1e-9),
             "randomization/randomseedshift": limits.seed,
+            "misc/catchctrlc": "FALSE",  # it would write to standard output
         }
         if limits.work is not None:
             values["limits/nodes"] = limits.work
@@ -238,6 +241,7 @@ class CpSat(OrToolsSolver):
             "num_workers": max(limits.threads, 1),
             "random_seed": limits.seed,
             "linearization_level": 2,
+            "catch_sigint_signal": False,  # its own handler ends the process
             "relative_gap_limit": 0.0 if limits.gap is None else limits.gap,
         }
         if limits.work is not None:

@@ -1,21 +1,31 @@
 """PuLP: CBC, which it ships, and the commercial and free solvers that the user has installed beside it.
 
 PuLP talks to most of them through files, so these back-ends are the slow way (0.4 s for 1,000 jobs x 3 pools where
-arrays take 10 ms); CBC prints its results to about 8 digits, which the certificate sees.
+arrays take 10 ms); CBC prints its results to about 8 digits, which the certificate sees. What PuLP knows beside the
+named back-ends is called by PuLP's own name, ``pulp:SCIP_CMD``; the signs of its duals differ from solver to solver, so
+that none are taken and bounds are the solver's word.
 """
 
 from __future__ import annotations
 
+import re
+import tempfile
 import time
 import warnings
+from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from optsched.errors import SolverCrashed, SolverUnavailable
+from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import LinearArrays
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
+from optsched.solvers.raw_log import caught_output
+
+REFUSED = re.compile(r"No match for|.* is illegal for")
+"""How CBC begins a line about an option that it does not take."""
 
 
 def _pulp() -> Any:
@@ -48,17 +58,28 @@ class PulpSession(Session):
         if start is not None:
             for column, value in zip(columns, np.asarray(start, np.float64).tolist(), strict=True):
                 column.setInitialValue(value, check=False)
-        command = self._solver.command(pulp, limits, warm=start is not None)
-        try:
-            model.solve(command)
-        except (pulp.PulpSolverError, OSError) as error:
-            raise SolverCrashed(f"{self._solver.name} failed: {error}") from None
+        with tempfile.TemporaryDirectory(prefix="optsched-") as folder:
+            log = Path(folder) / "log"
+            try:
+                command = self._solver.command(pulp, limits, warm=start is not None, log=log)
+            except TypeError as error:
+                raise UsageError(f"{self._solver.name} refused its options: {error}") from None
+            try:
+                with caught_output(limits.on_log):
+                    model.solve(command)
+            except (pulp.PulpSolverError, OSError) as error:
+                raise SolverCrashed(f"{self._solver.name} failed: {error}") from None
+            text = log.read_text(errors="replace") if log.exists() else ""
+            if limits.on_log is not None and text:
+                limits.on_log(text)
+            self._solver.check_log(text)
         words = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
         termination = self._termination(pulp, model)
         if termination is Termination.ERROR:
             raise SolverCrashed(f"{self._solver.name} stopped with {words!r}")
         values = np.array([np.nan if column.varValue is None else column.varValue for column in columns], np.float64)
-        found = termination in (Termination.OPTIMAL, Termination.TIME_LIMIT) and bool(np.isfinite(values).all())
+        stopped = termination is Termination.TIME_LIMIT and model.sol_status != pulp.LpSolutionNoSolutionFound
+        found = (stopped or termination is Termination.OPTIMAL) and bool(np.isfinite(values).all())
         y = None
         if found and not arrays.is_integer and Capability.DUALS in self._solver.capabilities:
             y = np.zeros(arrays.shape[0])
@@ -72,9 +93,7 @@ class PulpSession(Session):
             x=values if found else None,
             y=y,
             objective=None if objective is None else float(objective),
-            bound=arrays.objective(values)
-            if found and arrays.is_integer and termination is Termination.OPTIMAL
-            else None,
+            bound=arrays.objective(values) if found and y is None and termination is Termination.OPTIMAL else None,
             seconds=time.perf_counter() - started,
             words=words,
             rebuilt=reasons,
@@ -128,6 +147,28 @@ class PulpSession(Session):
         }.get(model.status, Termination.ERROR)
 
 
+@cache
+def engine_solver(engine: str) -> type[PulpSolver]:
+    """The back-end that is called by PuLP's name of it."""
+    attributes = {
+        "__doc__": f"{engine}, as PuLP calls it.",
+        "name": f"pulp:{engine}",
+        "engine": engine,
+        "optional": True,
+        "capabilities": frozenset({Capability.CONTINUOUS, Capability.INTEGER}),
+    }
+    return type(f"Pulp_{engine}", (PulpSolver,), attributes)
+
+
+def engines() -> list[str]:
+    """PuLP's names of the solvers that it finds here and that have no name of their own."""
+    pulp = _pulp()
+    own = {solver.engine for solver in PulpSolver.__subclasses__() if solver.name != f"pulp:{solver.engine}"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return sorted(set(pulp.listSolvers(onlyAvailable=True)) - own)
+
+
 class PulpSolver(Solver):
     """Base of the back-ends that PuLP calls."""
 
@@ -156,10 +197,14 @@ class PulpSolver(Solver):
         return f"PuLP {pulp.__version__}"
 
     @classmethod
-    def command(cls, pulp: Any, limits: Limits, warm: bool) -> Any:
-        """PuLP's solver object."""
-        options: dict[str, Any] = {"msg": False, "timeLimit": limits.time, "gapRel": limits.gap}
+    def command(cls, pulp: Any, limits: Limits, warm: bool, log: Path) -> Any:
+        """PuLP's solver object; ``log`` is a file that it may write its log to."""
+        options: dict[str, Any] = {"msg": limits.on_log is not None, "timeLimit": limits.time, "gapRel": limits.gap}
         return pulp.getSolver(cls.engine, **{**options, **limits.options})
+
+    @classmethod
+    def check_log(cls, log: str) -> None:
+        """Look for what the solver says in its log alone; may raise `UsageError`."""
 
     def open(self, program: LinearArrays) -> Session:
         """Load a program."""
@@ -173,7 +218,14 @@ class Cbc(PulpSolver):
     engine: ClassVar[str] = "PULP_CBC_CMD"
 
     @classmethod
-    def command(cls, pulp: Any, limits: Limits, warm: bool) -> Any:
+    def check_log(cls, log: str) -> None:
+        """CBC goes on after an option that it does not know, or whose value it does not take."""
+        refused = next((line for line in log.splitlines() if REFUSED.match(line)), None)
+        if refused is not None:
+            raise UsageError(f"CBC refused its options: {refused}")
+
+    @classmethod
+    def command(cls, pulp: Any, limits: Limits, warm: bool, log: Path) -> Any:
         """CBC with its own option names."""
         extra = [
             f"primalTolerance {max(limits.tolerance, 1e-9)}",
@@ -186,7 +238,8 @@ class Cbc(PulpSolver):
         extra += [f"{name} {value}" for name, value in limits.options.items()]
         return pulp.PULP_CBC_CMD(
             msg=False, timeLimit=limits.time, gapRel=0.0 if limits.gap is None else limits.gap,
-            threads=max(limits.threads, 1), options=extra, warmStart=warm, keepFiles=warm,
+            threads=max(limits.threads, 1), options=extra, warmStart=warm,
+            logPath=str(log),
         )  # fmt: skip
 
 

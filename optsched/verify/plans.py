@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from optsched.candidates import Classes
 from optsched.solution import Allocation, Schedule
 from optsched.solution.certificate import OPTIMALITY, alike
-from optsched.solution.document import AllocationRow
+from optsched.solution.document import AllocationRow, ScheduleRow
 from optsched.solution.plan import LinearPlan, Plan
 from optsched.verify.findings import RELATIVE, Bound, Findings
 from optsched.verify.nothing import check_empty, check_nothing
@@ -40,11 +43,16 @@ def check_plan(subject: Subject, plan: Plan, findings: Findings) -> Bound:
 
 def resolve_schedule(subject: Subject, findings: Findings) -> Schedule | None:
     """Every stretch found among the columns; None with findings where one is not, or ends before it starts."""
-    rows, before = subject.document.schedule, len(findings)
+    rows = subject.document.schedule
     if rows is None:
         findings.add("schedule", f"found null, expected a schedule: {subject.formulation.name} decides what runs when")
         return None
-    resolver, found = Resolver(subject.classes), []
+    return schedule_of(subject.classes, rows, findings)
+
+
+def schedule_of(classes: Classes, rows: Sequence[ScheduleRow], findings: Findings) -> Schedule | None:
+    """A schedule from its rows in a file; None with findings where one of them stands for nothing."""
+    resolver, found, before = Resolver(classes), [], len(findings)
     for index, row in enumerate(rows):
         path = f"schedule[{index}]"
         if not row.start < row.end:
@@ -57,7 +65,7 @@ def resolve_schedule(subject: Subject, findings: Findings) -> Schedule | None:
         return None
     job, column = np.array(found, np.int64).reshape(-1, 2).T
     start, end = (np.array([getattr(row, name) for row in rows], np.float64) for name in ("start", "end"))
-    return Schedule.sorted(subject.classes, job, column, start, end)
+    return Schedule.sorted(classes, job, column, start, end)
 
 
 def _check_first(subject: Subject, schedule: Schedule, findings: Findings) -> None:

@@ -1,31 +1,20 @@
-"""Export of linear programs as MPS and LP files, with names that lead back to jobs, pools and requirements.
-
-HiGHS writes the files, with 15 digits per number. What readers take differently is avoided where the format allows it:
-integer columns carry an upper bound, sections of LP files their full heading, and names are plain ASCII. A maximum is
-``OBJSENSE MAX`` in an MPS file: HiGHS, SCIP, Gurobi and CPLEX read that, CBC does not and must be told (``-max``).
-LP files have no such trap.
-"""
+"""Names of the columns and rows of a program, and what they stand for: jobs, pools, requirements."""
 
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from optsched.arrays import FloatArray
-from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
+from optsched.errors import UsageError
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
 from optsched.program.arrays import Block
 from optsched.program.time_indexed import time_indexed
 from optsched.solution.plan import LinearPlan, Plan
 
 SUFFIXES = {".mps": "mps", ".lp": "lp"}
-COMMENT = {"mps": "*", "lp": "\\"}
 FORBIDDEN = re.compile(r"[^A-Za-z0-9_]+")
 LONGEST = 40
 """Characters of a name's parts; CBC takes names of up to 100."""
@@ -37,13 +26,6 @@ RESERVED = re.compile(
 """Words of the formats, and the names of HiGHS for the objective and the right-hand side."""
 NUMBER_LIKE = re.compile(r"[^a-z]|e\d|inf|nan", re.IGNORECASE)
 """How a number begins to a reader of LP files: HiGHS takes ``info`` for infinity."""
-WHOLE = 1e-6
-"""How far a bound may be off a whole number and still stand for it."""
-SECTION = re.compile(rb"^(bin|gen|semi)\n((?: .*\n)?)", re.MULTILINE)
-LONG_HEADING = {b"bin": b"binaries\n", b"gen": b"generals\n", b"semi": b"semi-continuous\n"}
-INTEGER_BOUND = re.compile(rb"^ (U|L)I BOUND", re.MULTILINE)
-PLAIN_BOUND = {b"U": b" UP BOUND", b"L": b" LO BOUND"}
-"""Every reader knows UP and LO; UI and LI, which say the same of an integer column, PuLP does not."""
 
 
 @dataclass(frozen=True)
@@ -102,92 +84,6 @@ def _unique(names: list[str]) -> tuple[str, ...]:
         taken.add(free)
         names[place] = free
     return tuple(names)
-
-
-def program_text(
-    arrays: LinearArrays, names: ProgramNames, kind: str, *, name: str = "program", comments: Sequence[str] = ()
-) -> bytes:
-    """A linear or mixed-integer program as the content of an MPS or LP file.
-
-    Parameters
-    ----------
-    arrays : LinearArrays
-    names : ProgramNames
-    kind : {"mps", "lp"}
-        In an LP file a row with two different sides stands twice, as ``NAMElo`` and ``NAMEup``.
-    name : str
-        Of the program; kept in MPS files.
-    comments : sequence of str
-        Lines at the head of the file.
-
-    Returns
-    -------
-    bytes
-        ASCII text. Minimum or maximum and the objective's constant are part of it.
-    """
-    highs = _load(arrays, names, FORBIDDEN.sub("_", name) or "program")
-    with tempfile.TemporaryDirectory(prefix="optsched-") as folder:
-        path = Path(folder) / f"program.{kind}"
-        highs.writeModel(str(path))
-        if not path.is_file():
-            raise SolverCrashed(f"HiGHS could not write the program as {kind}")
-        body = path.read_bytes()
-    body = SECTION.sub(_section, body) if kind == "lp" else INTEGER_BOUND.sub(lambda match: PLAIN_BOUND[match[1]], body)
-    head = "".join(f"{COMMENT[kind]} {_ascii(line)}".rstrip() + "\n" for line in comments)
-    return head.encode("ascii") + body
-
-
-def _section(match: re.Match[bytes]) -> bytes:
-    """The heading of a section in full, as CBC wants it; an empty section goes."""
-    return LONG_HEADING[match[1]] + match[2] if match[2] else b""
-
-
-def _ascii(text: str) -> str:
-    return " ".join(text.split()).encode("ascii", "backslashreplace").decode("ascii")
-
-
-def _load(arrays: LinearArrays, names: ProgramNames, name: str) -> Any:
-    try:
-        import highspy
-    except ImportError as error:
-        raise SolverUnavailable(f"exporting a program needs highspy, which cannot be loaded ({error})") from None
-    lp = highspy.HighsLp()
-    lp.model_name_ = name
-    lp.num_row_, lp.num_col_ = arrays.shape
-    lp.sense_ = highspy.ObjSense.kMaximize if arrays.maximise else highspy.ObjSense.kMinimize
-    lp.offset_ = arrays.offset
-    lp.col_cost_, (lp.col_lower_, lp.col_upper_) = arrays.cost, _bounds(arrays)
-    lp.row_lower_, lp.row_upper_ = arrays.row_lower, arrays.row_upper
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.num_row_, lp.a_matrix_.num_col_ = arrays.shape
-    lp.a_matrix_.start_ = arrays.A.indptr.astype(np.int32)
-    lp.a_matrix_.index_ = arrays.A.indices.astype(np.int32)
-    lp.a_matrix_.value_ = arrays.A.data
-    if arrays.is_integer:
-        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-        lp.integrality_ = [kinds[int(integer)] for integer in arrays.integer]
-    lp.col_names_, lp.row_names_ = list(names.columns), list(names.rows)
-    highs = highspy.Highs()
-    highs.setOptionValue("output_flag", False)
-    numbers = np.isfinite(arrays.cost).all() and np.isfinite(arrays.A.data).all()
-    if not numbers or highs.passModel(lp) == highspy.HighsStatus.kError:
-        raise SolverCrashed(
-            "HiGHS refused the program (an infinite or missing coefficient, or a lower bound above its upper bound)"
-        )
-    return highs
-
-
-def _bounds(arrays: LinearArrays) -> tuple[FloatArray, FloatArray]:
-    """Column bounds; of integer columns whole numbers, and the implied upper bound where there is none.
-
-    Readers differ in what they assume of an integer column without an upper bound, and HiGHS 1.13.1 takes feasible
-    programs with a bound such as 0.5 for infeasible.
-    """
-    upper = np.where(arrays.integer & np.isposinf(arrays.upper), arrays.implied_upper, arrays.upper)
-    return (
-        np.where(arrays.integer, np.ceil(arrays.lower - WHOLE), arrays.lower),
-        np.where(arrays.integer, np.floor(upper + WHOLE), upper),
-    )
 
 
 # --- back to the user's words --------------------------------------------------------------------------------------

@@ -1,0 +1,86 @@
+"""``optsched solve MODEL.mps``: a program that no formulation made, solved and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optsched.cli.options import Problem, Search
+from optsched.cli.progress import progress
+from optsched.cli.shell import Shell
+from optsched.cli.solution_view import certificate_words, solver_words, status_words, time_words
+from optsched.cli.tables import bullets, count, facts, heading, listed, name, number, share, table
+from optsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from optsched.direct import ProgramSolution
+
+SHOWN = 40
+"""Columns of the point that the table has."""
+
+
+def check_options(problem: Problem, duals: bool, output: str | None) -> None:
+    """Refuse what makes no sense for a program; raises `UsageError`."""
+    given = {
+        "-f": problem.formulation,
+        "-O": problem.option,
+        "-C": problem.constraint,
+        "--no-classes": problem.no_classes,
+        "--duals": duals,
+    }
+    wrong = [option for option, value in given.items() if value]
+    if wrong:
+        raise UsageError(
+            f"{problem.instance} is a program: {', '.join(wrong)} {'are' if wrong[1:] else 'is'} for instances"
+        )
+    if output is not None and output != "-" and Path(output).suffix.lower() not in (".sol", ".json"):
+        raise UsageError(f"{output}: expected a name that ends in .sol or .json for the solution of a program")
+
+
+def solve_file(shell: Shell, path: str, search: Search, start: str | None) -> ProgramSolution:
+    """Solve, with a progress line if it takes long."""
+    limits = search.limits
+    from optsched.direct import solve_program
+
+    with progress(shell, "solving", shown=not search.solver_log) as on_progress:
+        return solve_program(path, start=start, on_progress=on_progress, **limits)
+
+
+def program_view(solution: ProgramSolution) -> Iterator[RenderableType]:
+    """Heading, result, the columns that are not 0, rows that cannot all hold."""
+    rows, columns = solution.arrays.shape
+    integer = int(solution.arrays.integer.sum())
+    sense = "maximise" if solution.arrays.maximise else "minimise"
+    yield heading(name(solution.name))
+    kind = f" ({integer:,} integer)" if integer else ""
+    size = count(solution.arrays.A.nnz, "coefficient")
+    yield f"{sense}: {count(rows, 'row')}, {count(columns, 'column')}{kind}, {size}"
+    yield ""
+    yield facts(_facts(solution))
+    if solution.x is not None:
+        used = [(key, value) for key, value in solution.values.items() if value != 0]
+        cells = [[name(key), number(value)] for key, value in used[:SHOWN]]
+        if cells:
+            yield table("column", "value", rows=cells, title=f"Columns that are not 0: {len(used):,} of {columns:,}")
+        if len(used) > SHOWN:
+            yield f"... and {len(used) - SHOWN:,} more (use -o or --json)"
+    if solution.conflicts:
+        yield ""
+        yield heading("These rows cannot all hold:")
+        yield bullets([listed(solution.conflicts, most=SHOWN)])
+
+
+def _facts(solution: ProgramSolution) -> Iterator[tuple[str, str | Text]]:
+    yield "status", status_words(solution.status, solution.termination, "point")
+    if solution.objective is not None:
+        yield "objective", number(solution.objective)
+    if solution.bound is not None:
+        gap = f"  gap {share(solution.gap)}" if solution.gap is not None else ""
+        yield "bound", f"{number(solution.bound)}{gap}"
+    yield "certificate", certificate_words(solution.certificate, solution.status, solution.x is not None, "point")
+    yield "solver", solver_words(solution.solver)
+    yield "time", time_words(solution.timings)

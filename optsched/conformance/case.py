@@ -1,0 +1,140 @@
+"""A case of the conformance suite, the solver under test, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from optsched.engine import Engine, Outcome
+from optsched.program import ConicProgram, LinearArrays
+from optsched.solution.values import Values
+from optsched.solvers import Capability, Limits, Session, Solver
+
+PATIENCE = 20.0
+"""Seconds that a back-end has for a program of a few rows."""
+
+
+class Failed(Exception):
+    """The solver under test did something else than it should have; the message says what."""
+
+
+class Skipped(Exception):
+    """The case says nothing about this solver; the message says why."""
+
+
+class Verdict(StrEnum):
+    """How a case ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one case ended.
+
+    Attributes
+    ----------
+    case : str
+    bank : str
+        The part of the suite that it belongs to.
+    verdict : Verdict
+    reason : str
+        Why it failed or was skipped; empty if it passed.
+    seconds : float
+    """
+
+    case: str
+    bank: str
+    verdict: Verdict
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The solver under test."""
+
+    solver: type[Solver]
+
+    def has(self, capability: Capability) -> bool:
+        """Whether the solver claims a capability."""
+        return capability in self.solver.capabilities
+
+    def open(self, arrays: LinearArrays) -> Session:
+        """A session of the solver itself, without the scaling of the engine."""
+        return self.solver().open(arrays)
+
+    def run(self, arrays: LinearArrays, **limits: Any) -> Values:
+        """One run of a fresh session: the solver's claims as they come."""
+        return self.open(arrays).run(Limits(**{"time": PATIENCE, **limits}))
+
+    def solve(self, arrays: LinearArrays, **limits: Any) -> Outcome:
+        """Solve through the engine: scaled, and certified without trust in the solver."""
+        return self.engine(**limits).solve_linear(arrays)
+
+    def engine(self, **limits: Any) -> Engine:
+        """An engine that has this solver alone."""
+        return Engine(lambda name: self.solver, self.solver.name, Limits(**{"time": PATIENCE, **limits}))
+
+    def solve_conic(self, program: ConicProgram, **limits: Any) -> Values:
+        """Solve a conic program."""
+        return self.solver().solve_conic(program, Limits(**{"time": PATIENCE, **limits}))
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something that every back-end must do, or every one that claims certain capabilities.
+
+    Attributes
+    ----------
+    name : str
+        Unique in the suite.
+    check : callable
+        Takes a `Subject`; raises `Failed` or `Skipped`. An error that the solver raises is a failure too.
+    needs : frozenset of Capability
+        A solver that claims less is not asked.
+    """
+
+    name: str
+    check: Callable[[Subject], None]
+    needs: frozenset[Capability] = frozenset()
+
+
+def case(name: str, *needs: Capability) -> Callable[[Callable[[Subject], None]], Case]:
+    """Make a function a case."""
+
+    def make(check: Callable[[Subject], None]) -> Case:
+        return Case(name, check, frozenset(needs))
+
+    return make
+
+
+def expect(holds: object, words: str) -> None:
+    """Fail with these words unless it holds."""
+    if not holds:
+        raise Failed(words)
+
+
+def expect_close(
+    found: ArrayLike | None, wanted: ArrayLike, what: str, *, relative: float = 1e-6, absolute: float | None = None
+) -> None:
+    """Fail unless numbers agree, relative to the largest of those wanted (or to 1e-3, if that is more)."""
+    if found is None:
+        raise Failed(f"{what}: found nothing, expected {_told(wanted)}")
+    given, target = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
+    if given.shape != target.shape:
+        raise Failed(f"{what}: found the shape {given.shape}, expected {target.shape}")
+    allowed = relative * max(float(np.abs(target).max(initial=0.0)), 1e-3) if absolute is None else absolute
+    if not np.abs(given - target).max(initial=0.0) <= allowed:  # false for NaN
+        raise Failed(f"{what}: found {_told(given)}, expected {_told(target)}")
+
+
+def _told(numbers: ArrayLike) -> str:
+    return np.array2string(np.asarray(numbers, np.float64), precision=9, threshold=8, separator=", ")

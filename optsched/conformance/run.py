@@ -1,0 +1,83 @@
+"""Running the suite on one solver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from optsched.conformance import conic, integer, limits, linear, sessions
+from optsched.conformance.case import Case, Failed, Result, Skipped, Subject, Verdict
+from optsched.errors import OptschedError
+from optsched.registry import load_solver
+from optsched.solvers import Solver
+
+BANKS: Mapping[str, tuple[Case, ...]] = {
+    "linear": linear.CASES,
+    "integer": integer.CASES,
+    "conic": conic.CASES,
+    "sessions": sessions.CASES,
+    "limits": limits.CASES,
+}
+"""All cases, bank by bank. A further kind of program is a further bank."""
+
+
+def check_solver(solver: str | type[Solver], banks: Sequence[str] | None = None) -> list[Result]:
+    """Run a solver through the suite.
+
+    Parameters
+    ----------
+    solver : str or class
+        Registry name, or a class that need not be registered.
+    banks : sequence of str, optional
+        Parts of the suite; default: all.
+
+    Returns
+    -------
+    list of Result
+        One per case, in the order of `BANKS`.
+
+    Raises
+    ------
+    SolverUnavailable
+        If the solver is unknown or cannot be used here.
+    """
+    return list(checks(solver, banks))
+
+
+def checks(solver: str | type[Solver], banks: Sequence[str] | None = None) -> Iterator[Result]:
+    """`check_solver`, one result after the other."""
+    tested = load_solver(solver) if isinstance(solver, str) else solver
+    tested.version()  # not installed is an error, not a long list of failures
+    for bank in BANKS if banks is None else banks:
+        for item in BANKS[bank]:
+            yield check_case(item, bank, tested)
+
+
+def check_case(item: Case, bank: str, solver: type[Solver]) -> Result:
+    """Run a solver through one case."""
+    started = time.perf_counter()
+    verdict, reason = _verdict(item, solver)
+    return Result(item.name, bank, verdict, reason, time.perf_counter() - started)
+
+
+def _verdict(item: Case, solver: type[Solver]) -> tuple[Verdict, str]:
+    missing = sorted(capability.value for capability in item.needs - solver.capabilities)
+    if missing:
+        return Verdict.SKIPPED, f"does not claim {', '.join(missing)}"
+    try:
+        item.check(Subject(solver))
+    except Skipped as why:
+        return Verdict.SKIPPED, str(why)
+    except Failed as why:
+        return Verdict.FAILED, str(why)
+    except OptschedError as error:
+        return Verdict.FAILED, f"{type(error).__name__}: {error}"
+    except Exception as error:  # whatever a foreign back-end raises is a finding about it
+        return Verdict.FAILED, f"raised {type(error).__name__}: {error}, expected an OptschedError at most"
+    return Verdict.PASSED, ""
+
+
+def summary(results: Sequence[Result]) -> dict[str, Any]:
+    """How many cases passed, failed and were skipped."""
+    return {str(verdict): sum(result.verdict is verdict for result in results) for verdict in Verdict}

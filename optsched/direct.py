@@ -1,0 +1,266 @@
+"""Programs that no formulation made: from MPS and LP files or written block by block, solved and certified."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optsched.api import make_limits, write_atomically
+from optsched.arrays import FloatArray
+from optsched.engine import Engine, Outcome
+from optsched.errors import InvalidInput, UsageError
+from optsched.formats.mps import ProgramNames, ReadProgram, program_names, read_program
+from optsched.formats.sol import SUFFIX, read_sol, sol_text
+from optsched.instance.files import pretty_json
+from optsched.instance.reading import parse_json, read_bytes, show
+from optsched.program import LinearArrays, LinearProgram
+from optsched.registry import load_solver
+from optsched.solution import Certificate, SolverRecord, Status, Termination
+from optsched.solution.certificate import gap_of
+from optsched.solvers import Progress
+
+FORMAT = "optsched-program-solution/1"
+PointSource = Mapping[str, Any] | FloatArray | str | Path
+"""Values by name (0 where absent), values in the order of the columns, or a file: .sol, or what `write` writes."""
+
+
+@dataclass(frozen=True)
+class ProgramSolution:
+    """A linear or mixed-integer program, solved and certified.
+
+    Attributes
+    ----------
+    name : str
+    arrays : LinearArrays
+        The program.
+    names : ProgramNames
+        Of its columns and rows.
+    outcome : Outcome
+        What the engine found; the attributes below are read from it.
+    solver : SolverRecord
+    timings : mapping
+        Seconds by stage.
+    """
+
+    name: str
+    arrays: LinearArrays
+    names: ProgramNames
+    outcome: Outcome
+    solver: SolverRecord
+    timings: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def status(self) -> Status:
+        """What the answer is worth."""
+        return self.outcome.status
+
+    @property
+    def termination(self) -> Termination:
+        """Why the solver stopped."""
+        return self.outcome.values.termination
+
+    @property
+    def objective(self) -> float | None:
+        """The objective of the point, recomputed."""
+        return self.outcome.value
+
+    @property
+    def bound(self) -> float | None:
+        """No point can be better."""
+        return self.outcome.bound
+
+    @property
+    def gap(self) -> float | None:
+        """|objective - bound| / max(1e-9, |objective|)."""
+        return gap_of(self.objective, self.bound)
+
+    @property
+    def certificate(self) -> Certificate:
+        """The independent check."""
+        return self.outcome.certificate
+
+    @property
+    def ok(self) -> bool:
+        """Whether the certificate holds."""
+        return self.certificate.ok
+
+    @property
+    def x(self) -> FloatArray | None:
+        """The point, in the order of the columns."""
+        return self.outcome.x
+
+    @cached_property
+    def values(self) -> dict[str, float]:
+        """The point by name; empty if there is none."""
+        return {} if self.x is None else dict(zip(self.names.columns, self.x.tolist(), strict=True))
+
+    @cached_property
+    def duals(self) -> dict[str, float] | None:
+        """Duals of the rows by name, as derivatives of the optimum; None for an integer program or without any."""
+        if self.outcome.duals is None:
+            return None
+        y = np.concatenate([np.zeros(0), *(self.outcome.duals[block.name] for block in self.arrays.rows)])
+        return dict(zip(self.names.rows, y.tolist(), strict=True))
+
+    @cached_property
+    def conflicts(self) -> tuple[str, ...]:
+        """Names of rows that cannot all hold, of an infeasible program."""
+        start = {block.name: block.start for block in self.arrays.rows}
+        return tuple(self.names.rows[start[item.block] + item.position] for item in self.outcome.conflicts)
+
+    @property
+    def reproducible(self) -> bool:
+        """False if the clock or the user stopped the run."""
+        return self.termination not in (Termination.TIME_LIMIT, Termination.INTERRUPTED)
+
+    def to_document(self) -> dict[str, Any]:
+        """The solution as plain JSON; columns and duals that are 0 are left out."""
+        rows, columns = self.arrays.shape
+        duals = self.duals
+        document = {
+            "format": FORMAT,
+            "program": {
+                "name": self.name,
+                "rows": rows,
+                "columns": columns,
+                "integer": int(self.arrays.integer.sum()),
+                "nonzeros": int(self.arrays.A.nnz),
+                "sense": "max" if self.arrays.maximise else "min",
+            },
+            "solver": {
+                "name": self.solver.name,
+                "version": self.solver.version,
+                "options": dict(self.solver.options),
+                "seed": self.solver.seed,
+                "gap": self.solver.gap,
+            },
+            "objective": self.objective,
+            "bound": self.bound,
+            "bound_source": self.outcome.bound_source,
+            "gap": self.gap,
+            "termination": str(self.termination),
+            "status": str(self.status),
+            "reproducible": self.reproducible,
+            "certificate": {
+                "ok": self.certificate.ok,
+                "proof": self.certificate.proof,
+                "residuals": dict(self.certificate.residuals),
+                "problems": list(self.certificate.problems),
+            },
+            "values": None if self.x is None else {name: value for name, value in self.values.items() if value != 0},
+            "duals": None if duals is None else {name: value for name, value in duals.items() if value != 0},
+            "conflicts": list(self.conflicts),
+            "timings": dict(self.timings),
+        }
+        return json.loads(json.dumps(document))  # type: ignore[no-any-return]
+
+    def write(self, path: str | Path) -> None:
+        """Write the point as a ``.sol`` file, or everything as JSON; raises `UsageError` if there is no point."""
+        if Path(path).suffix.lower() != SUFFIX:
+            write_atomically(path, pretty_json(self.to_document()).encode())
+            return
+        if self.x is None or self.objective is None:
+            raise UsageError(f"there is no point to be written to {path}: {self.status}")
+        write_atomically(path, sol_text(self.objective, self.names.columns, self.x))
+
+
+def solve_program(
+    program: str | Path | LinearProgram | LinearArrays | ReadProgram,
+    *,
+    solver: str = "auto",
+    start: PointSource | None = None,
+    time_limit: float | None = None,
+    work_limit: int | None = None,
+    gap: float | None = None,
+    tolerance: float = 1e-9,
+    threads: int = 1,
+    seed: int = 0,
+    solver_options: Mapping[str, Any] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_log: Callable[[str], None] | None = None,
+) -> ProgramSolution:
+    """Solve a linear or mixed-integer program and certify the answer.
+
+    Parameters
+    ----------
+    program : path, LinearProgram, LinearArrays or ReadProgram
+        A path is that of an MPS or LP file, see `optsched.formats.mps.read_program`.
+    solver : str
+        Registry name or ``auto``.
+    start : mapping, array or path, optional
+        A point to start from: values by name, values in order, a ``.sol`` file, or a JSON file that `write` wrote.
+    time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+        As in `optsched.solve`.
+
+    Returns
+    -------
+    ProgramSolution
+        Also of an infeasible or unbounded program (``status``).
+
+    Raises
+    ------
+    UsageError, InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
+    """
+    limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
+    started = time.perf_counter()
+    given = _as_read(program)
+    loaded = time.perf_counter()
+    engine = Engine(load_solver, solver, limits)
+    if start is not None:
+        engine.start = point_of(start, given.names.columns)
+    outcome = engine.solve_linear(given.arrays)
+    record = SolverRecord(
+        outcome.solver.name, outcome.solver.version(), dict(limits.options), limits.seed, engine.reason,
+        engine.iterations, engine.nodes, tuple(engine.rebuilt), limits.gap if given.arrays.is_integer else None,
+    )  # fmt: skip
+    timings = {"load": loaded - started, **engine.timings, "total": time.perf_counter() - started}
+    return ProgramSolution(given.name, given.arrays, given.names, outcome, record, timings)
+
+
+def _as_read(program: str | Path | LinearProgram | LinearArrays | ReadProgram) -> ReadProgram:
+    if isinstance(program, ReadProgram):
+        return program
+    if isinstance(program, str | Path):
+        return read_program(program)
+    arrays = program if isinstance(program, LinearArrays) else program.arrays
+    return ReadProgram(arrays, program_names(arrays), "program")
+
+
+def point_of(source: PointSource, names: tuple[str, ...]) -> FloatArray:
+    """A point in the order of the columns from what a user gives as one; raises `InvalidInput` or `UsageError`."""
+    if isinstance(source, np.ndarray):
+        if source.shape != (len(names),):
+            raise UsageError(f"start: found the shape {source.shape}, expected ({len(names)},), the columns")
+        return np.asarray(source, np.float64)
+    where = "start"
+    if isinstance(source, str | Path):
+        if Path(source).suffix.lower() == SUFFIX:
+            return read_sol(source, names)
+        where, source = str(source), _values_of(Path(source))
+    place = {name: number for number, name in enumerate(names)}
+    x = np.zeros(len(names))
+    for name, value in source.items():
+        if name not in place:
+            raise InvalidInput(where, f"column {show(name)}", "a column of the program")
+        if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(float(value)):
+            raise InvalidInput(where, f"{show(value)} for column {show(name)}", "a finite number")
+        x[place[name]] = float(value)
+    return x
+
+
+def _values_of(path: Path) -> Mapping[str, Any]:
+    document = parse_json(read_bytes(path), "start")
+    values = document.get("values") if isinstance(document, dict) and document.get("format") == FORMAT else None
+    if not isinstance(values, dict):
+        raise InvalidInput(
+            str(path), "no point", f'a document with "format": "{FORMAT}" and values, or a {SUFFIX} file'
+        )
+    return values

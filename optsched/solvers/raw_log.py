@@ -1,0 +1,64 @@
+"""What back-ends write to standard output by themselves, caught at the file descriptor."""
+
+from __future__ import annotations
+
+import codecs
+import ctypes
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO
+
+EVERY = 0.2
+"""Seconds between looks at what was written."""
+
+
+@contextmanager
+def caught_output(on_log: Callable[[str], None] | None) -> Iterator[None]:
+    """While inside, what the process writes to standard output goes to ``on_log`` instead; None changes nothing.
+
+    That is the only way to the log of a library that prints from C. It concerns all threads. It goes through a file and
+    not through a pipe, as a library that holds Python's lock and fills a pipe would wait for ever.
+    """
+    if on_log is None:
+        yield
+        return
+    _flush()
+    kept = os.dup(1)
+    with tempfile.NamedTemporaryFile(prefix="optsched-") as file, open(file.name, "rb") as reader:
+        os.dup2(file.fileno(), 1)
+        python, sys.stdout = sys.stdout, os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
+        done = threading.Event()
+        tail = threading.Thread(target=_pass_on, args=(reader, on_log, done), name="solver log", daemon=True)
+        tail.start()
+        try:
+            yield
+        finally:
+            _flush()
+            sys.stdout.close()
+            sys.stdout = python
+            os.dup2(kept, 1)
+            os.close(kept)
+            done.set()
+            tail.join()
+
+
+def _flush() -> None:
+    """Write out what Python and C still hold, so that it goes to the right place."""
+    sys.stdout.flush()
+    if os.name == "posix":
+        ctypes.CDLL(None).fflush(None)
+
+
+def _pass_on(reader: IO[bytes], on_log: Callable[[str], None], done: threading.Event) -> None:
+    """Hand over what was written so far, until all is written."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    last = False
+    while not last:
+        last = done.wait(EVERY)
+        text = decoder.decode(reader.read(), final=last)
+        if text:
+            on_log(text)

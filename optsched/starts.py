@@ -1,0 +1,157 @@
+"""Where a solver starts: a previous solution, or a ``.sol`` file, as totals of the class columns of a new program."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.assembly import make_formulation
+from optsched.candidates import Candidates, Classes
+from optsched.errors import InvalidInput, UsageError
+from optsched.formats.mps import allocation_names, linear_program
+from optsched.formats.sol import SUFFIX, read_sol, sol_text
+from optsched.formulation import Formulation, Infeasible
+from optsched.instance.reading import validate
+from optsched.program import AllocationProgram, LinearArrays
+from optsched.program.time_indexed import time_indexed
+from optsched.solution import Schedule, Solution
+from optsched.solution.document import AllocationRow, SolutionDocument
+from optsched.solution.plan import LinearPlan, Plan, TimelinePlan
+from optsched.verify.findings import Findings
+from optsched.verify.plans import schedule_of
+from optsched.verify.reading import read_solution
+from optsched.verify.rows import Resolver
+
+log = logging.getLogger("optsched")
+
+StartSource = Solution | Mapping[str, Any] | str | Path | FloatArray
+"""A solution, its document or file, a ``.sol`` file, or totals of the class columns."""
+
+
+def start_point(source: StartSource, formulation: Formulation, candidates: Candidates) -> FloatArray:
+    """The point of a formulation's class columns that a start stands for.
+
+    Rows of a solution are found among the columns by job, pool, GPUs, nodes and option; jobs that have left, pools that
+    are gone and ways to run that no longer exist are left out, and counted in the log.
+
+    Raises
+    ------
+    InvalidInput
+        If a file cannot be read, or names what the program does not have (``.sol`` only).
+    UsageError
+        If the formulation has no program, or an array has the wrong length.
+    """
+    if formulation.sense == "rule":
+        raise UsageError(f"{formulation.name} is a rule: it solves no program that could start somewhere")
+    C = formulation.classes(candidates)
+    try:
+        program = formulation.program(C)
+    except Infeasible:
+        return np.zeros(C.columns)  # nothing will be solved
+    if not isinstance(program, AllocationProgram):
+        return _plan_start(source, program)
+    if isinstance(source, np.ndarray):
+        if source.shape != (C.columns,):
+            raise UsageError(f"start: found the shape {source.shape}, expected ({C.columns},), the class columns")
+        return np.asarray(source, np.float64)
+    if isinstance(source, str | Path) and Path(source).suffix.lower() == SUFFIX:
+        return _from_names(Path(source), program)
+    return _from_rows(_document(source).allocation, C)
+
+
+def _from_names(path: Path, program: AllocationProgram) -> FloatArray:
+    """From names as `optsched export` writes them; auxiliary columns are recomputed later."""
+    names = allocation_names(program, program.to_linear().arrays)
+    return read_sol(path, names.columns)[: program.classes.columns]
+
+
+# --- plans ---------------------------------------------------------------------------------------------------------
+
+
+def _plan_start(source: StartSource, plan: Plan) -> FloatArray:
+    """All columns of a linear plan; starts and modes of a timeline. A plan starts from a whole schedule only."""
+    if isinstance(source, np.ndarray):
+        raise UsageError("start: found an array, expected a solution with a schedule, its file, or a .sol file")
+    if isinstance(source, str | Path) and Path(source).suffix.lower() == SUFFIX:
+        lowered = time_indexed(plan.timeline) if isinstance(plan, TimelinePlan) else None
+        arrays = linear_program(plan).arrays
+        point = read_sol(Path(source), allocation_names(plan, arrays).columns)
+        return point if lowered is None else np.concatenate(lowered.read(point)).astype(np.float64)
+    schedule = _schedule(source, plan.classes)
+    try:
+        point_or_pair = plan.complete(schedule)
+    except ValueError as error:
+        raise UsageError(f"the start is no schedule of this program: {error}") from None
+    return point_or_pair if isinstance(plan, LinearPlan) else np.concatenate(point_or_pair).astype(np.float64)
+
+
+def _schedule(source: Solution | Mapping[str, Any] | str | Path, C: Classes) -> Schedule:
+    rows, findings = _document(source).schedule, Findings()
+    if rows is None:
+        raise UsageError("the start has no schedule: it is of a formulation that decides fractions of time")
+    schedule = schedule_of(C, rows, findings)
+    if schedule is None:
+        raise UsageError(f"the start is no schedule of this program: {findings.items[0]}")
+    return schedule
+
+
+def planned_point(plan: Plan, schedule: Schedule) -> tuple[LinearArrays, FloatArray]:
+    """The linear program of a plan, and the point in it that a schedule stands for."""
+    if isinstance(plan, LinearPlan):
+        return plan.program.arrays, plan.complete(schedule)
+    lowered = time_indexed(plan.timeline)
+    return lowered.program.arrays, lowered.complete(*plan.complete(schedule))
+
+
+# --- allocations ---------------------------------------------------------------------------------------------------
+
+
+def _document(source: Solution | Mapping[str, Any] | str | Path) -> SolutionDocument:
+    if isinstance(source, Solution):
+        return validate(SolutionDocument, source.to_document())
+    findings = Findings()
+    document = read_solution(source, findings)
+    if document is None:
+        raise InvalidInput("start", f"no solution ({findings.items[0]})", "a solution file of optsched, or a .sol file")
+    return document
+
+
+def _from_rows(rows: list[AllocationRow], C: Classes) -> FloatArray:
+    resolver, x, dropped = Resolver(C), np.zeros(C.columns), Findings()
+    for index, row in enumerate(rows):
+        found = resolver.resolve(row, f"allocation[{index}]", dropped)
+        if found is not None:
+            x[found[2]] += row.fraction
+    log.info("start: %d rows of the allocation, %d of them no longer possible", len(rows), len(dropped))
+    for finding in dropped.items:
+        log.debug("start: left out %s", finding)
+    return x
+
+
+def sol_of(solution: Solution) -> bytes:
+    """An allocation as a ``.sol`` file for the program that `optsched export` writes; auxiliary columns included.
+
+    Raises
+    ------
+    UsageError
+        If there is no allocation, or the program is not one that can be exported.
+    """
+    if solution.allocation is None:
+        raise UsageError(f"there is no allocation to be written as {SUFFIX}: {solution.status}")
+    if any(item["kind"] == "extend" for item in solution.constraints):
+        raise UsageError(f"rows made by extend have no names in a {SUFFIX} file")
+    formulation = make_formulation(solution.formulation, solution.options, solution.constraints)
+    if formulation.sense == "rule":
+        raise UsageError(f"{formulation.name} is a rule: it has no program, and no {SUFFIX} file")
+    program = formulation.program(solution.allocation.classes)
+    if isinstance(program, AllocationProgram):
+        arrays, x = program.to_linear().arrays, program.complete(solution.allocation.x)
+    else:
+        assert solution.schedule is not None
+        arrays, x = planned_point(program, solution.schedule)
+    return sol_text(arrays.objective(x), allocation_names(program, arrays).columns, x)

@@ -1,0 +1,88 @@
+"""The engine with its back-ends: conflicts, one budget for all runs, what is missing or crashes, the choice of auto."""
+
+from __future__ import annotations
+
+import pytest
+
+from optsched.conformance.integer import hard_knapsacks
+from optsched.conformance.linear import dense, infeasible
+from optsched.engine import Engine
+from optsched.errors import SolverCrashed, SolverUnavailable
+from optsched.registry import load_solver
+from optsched.solution import Termination
+from optsched.solvers import Capability, Limits, Progress
+
+
+def engine(name: str, **limits: object) -> Engine:
+    return Engine(load_solver, name, Limits(**limits))
+
+
+def needs(name: str, *capabilities: Capability) -> None:
+    """Skip a back-end that does not claim these capabilities."""
+    missing = [str(item) for item in capabilities if item not in load_solver(name).capabilities]
+    if missing:
+        pytest.skip(f"{name} claims no {', '.join(missing)}")
+
+
+def test_conflict_is_irreducible(solver_name: str) -> None:
+    needs(solver_name, Capability.CONTINUOUS)
+    outcome = engine(solver_name).solve_linear(infeasible().arrays)
+    assert sorted(conflict.position for conflict in outcome.conflicts) == [0, 1]
+
+
+def test_limits_of_an_integer_program() -> None:
+    limited = engine("highs", work=1).solve_linear(hard_knapsacks(60))
+    assert limited.values.termination in (Termination.WORK_LIMIT, Termination.OPTIMAL)
+    timed = engine("highs", time=0.5).solve_linear(hard_knapsacks())
+    assert timed.values.termination is Termination.TIME_LIMIT and timed.values.seconds < 2.0
+    assert timed.status == "feasible" and timed.certificate.ok and timed.bound >= timed.value
+    loose = engine("highs", gap=0.2).solve_linear(hard_knapsacks(60))
+    assert loose.status == "optimal" and loose.certificate.ok
+    assert abs(loose.bound - loose.value) <= 0.2 * loose.value
+
+
+def test_the_budget_is_shared_by_all_runs() -> None:
+    owner = engine("highs", time=0.4)
+    session = owner.open(hard_knapsacks().arrays)
+    first, second = owner.run(session), owner.run(session)
+    assert first.termination is second.termination is Termination.TIME_LIMIT
+    assert second.seconds < 0.5 * first.seconds + 0.2
+
+
+def test_progress_reports_bound_and_incumbent() -> None:
+    events: list[Progress] = []
+    engine("highs", time=1.5, on_progress=events.append).solve_linear(hard_knapsacks())
+    assert any(event.bound is not None and event.incumbent is not None for event in events)
+    assert [event.elapsed for event in events] == sorted(event.elapsed for event in events)
+
+
+def test_unknown_solver_is_never_replaced() -> None:
+    with pytest.raises(SolverUnavailable, match=r"unknown solver 'highz', expected one of .*did you mean highs"):
+        engine("highz").solve_linear(dense())
+
+
+def test_a_back_end_that_raises_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import clarabel
+
+    def explode(*_: object) -> None:
+        raise RuntimeError("out of cheese")
+
+    monkeypatch.setattr(clarabel, "DefaultSolver", explode)
+    with pytest.raises(SolverCrashed, match="Clarabel raised RuntimeError: out of cheese"):
+        engine("clarabel").solve_linear(dense())
+
+
+def test_a_missing_back_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "clarabel", None)
+    with pytest.raises(SolverUnavailable, match="solver clarabel cannot be loaded"):
+        engine("clarabel").solve_linear(dense())
+
+
+def test_auto_depends_on_the_program_only() -> None:
+    picks = {
+        (rows, integer, conic): engine("auto").choose(rows=rows, integer=integer, conic=conic).name
+        for rows, integer, conic in ((10, False, False), (10**5, False, False), (10**5, True, False), (10, False, True))
+    }
+    assert list(picks.values()) == ["highs", "clarabel", "highs", "clarabel"]

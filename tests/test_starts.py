@@ -1,0 +1,138 @@
+"""Where the solver of an instance starts: previous solutions, their files, ``.sol`` files, arrays."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import optsched
+from optsched import api
+from optsched.errors import InvalidInput, SolverUnavailable, UsageError
+from optsched.shipped import shipped_path
+from optsched.starts import sol_of, start_point
+
+INTEGRAL: dict[str, Any] = {"formulation": "max-throughput", "options": {"integral": True}}
+
+
+@pytest.fixture
+def previous(tmp_path: Path) -> tuple[optsched.Solution, Path]:
+    solution = optsched.solve("@quickstart", **INTEGRAL)
+    optsched.write_solution(solution, tmp_path / "s.json")
+    (tmp_path / "s.sol").write_bytes(sol_of(solution))
+    return solution, tmp_path
+
+
+def test_every_source_is_the_same_point(previous: tuple[optsched.Solution, Path]) -> None:
+    solution, folder = previous
+    formulation = api.make_formulation("max-throughput", {"integral": True})
+    x = solution.allocation.x
+    for source in (solution, solution.to_document(), folder / "s.json", str(folder / "s.sol"), x):
+        assert start_point(source, formulation, solution.candidates).tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("formulation", ["max-min-fairness", "makespan", "max-throughput"])
+def test_simplex_needs_no_iteration_from_its_own_answer(formulation: str) -> None:
+    cold = optsched.solve("@quickstart", formulation, solver="highs")
+    warm = optsched.solve("@quickstart", formulation, start=cold)
+    assert warm.objective == pytest.approx(cold.objective, rel=1e-9) and warm.certificate.ok
+    assert warm.solver.iterations < cold.solver.iterations
+    assert warm.solver.reason == "linear program with a point to start from"
+
+
+def test_an_integral_start_is_the_incumbent(previous: tuple[optsched.Solution, Path], tmp_path: Path) -> None:
+    solution, folder = previous
+    log = tmp_path / "log"
+    again = optsched.solve("@quickstart", **INTEGRAL, start=folder / "s.sol", solver_options={"log_file": str(log)})
+    assert again.objective == pytest.approx(solution.objective, rel=1e-12)
+    assert again.solver.rebuilt == ()
+
+
+def test_classes_are_spread_and_gathered() -> None:
+    """Many equal jobs are one class: the rows of all of them are one column."""
+    cold = optsched.solve("@large", solver="highs")
+    formulation = api.make_formulation("max-min-fairness")
+    found = start_point(cold.to_document(), formulation, cold.candidates)
+    np.testing.assert_allclose(found, cold.allocation.x, rtol=1e-9, atol=1e-9)
+
+
+def test_what_is_gone_is_left_out(previous: tuple[optsched.Solution, Path], caplog: pytest.LogCaptureFixture) -> None:
+    solution, folder = previous
+    document = json.loads(shipped_path("quickstart").read_text())
+    gone = solution.allocation.to_records()[0]["job"]
+    document["jobs"] = [job for job in document["jobs"] if job["id"] != gone]
+    document["cluster"]["pools"] = document["cluster"]["pools"][::-1]
+    changed = optsched.Instance.from_document(document)
+    rows = len(solution.allocation.to_records())
+    with caplog.at_level(logging.DEBUG, "optsched"):
+        answer = optsched.solve(changed, **INTEGRAL, start=folder / "s.json")
+    assert answer.certificate.ok and answer.status == "optimal"
+    assert f"start: {rows} rows of the allocation, 1 of them no longer possible" in caplog.text
+    assert f'start: left out allocation[0].job: found "{gone}"' in caplog.text
+
+
+def test_a_start_that_no_longer_fits_is_scaled_down(previous: tuple[optsched.Solution, Path]) -> None:
+    _, folder = previous
+    document = json.loads(shipped_path("quickstart").read_text())
+    for pool in document["cluster"]["pools"]:
+        pool["nodes"] = 1
+    answer = optsched.solve(optsched.Instance.from_document(document), **INTEGRAL, start=folder / "s.json")
+    assert answer.status == "optimal" and answer.certificate.ok
+
+
+def test_who_takes_no_start_says_so(previous: tuple[optsched.Solution, Path]) -> None:
+    solution, _ = previous
+    for solver, formulation in (("glop", "makespan"), ("clarabel", "makespan"), ("auto", "proportional-fairness")):
+        with pytest.raises(SolverUnavailable, match=r"lacks 'start', which a point to start from needs"):
+            optsched.solve("@quickstart", formulation, solver=solver, start=solution)
+    with pytest.raises(UsageError, match="isolated is a rule: it solves no program that could start somewhere"):
+        optsched.solve("@quickstart", "isolated", start=solution)
+
+
+def test_starts_that_are_none(tmp_path: Path) -> None:
+    for name, text, message in (
+        ("a.json", "{}", "start: found no solution"),
+        ("b.json", "[]", "start: found no solution"),
+        ("c.json", "{", "not JSON"),
+        ("d.sol", "x_9999 1", r"d\.sol:1: found column .x_9999."),
+    ):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(InvalidInput, match=message):
+            optsched.solve("@quickstart", start=tmp_path / name)
+    with pytest.raises(InvalidInput, match="no readable file"):
+        optsched.solve("@quickstart", start=tmp_path / "none.json")
+    with pytest.raises(UsageError, match=r"start: found the shape \(3,\), expected \(44,\), the class columns"):
+        optsched.solve("@quickstart", start=np.zeros(3))
+
+
+def test_sol_files_of_allocations(previous: tuple[optsched.Solution, Path]) -> None:
+    solution, _ = previous
+    lines = sol_of(solution).decode().splitlines()
+    assert lines[0] == f"=obj= {solution.objective!r}" and len(lines) == 1 + solution.allocation.classes.columns
+    fair = optsched.solve("@quickstart")
+    assert sol_of(fair).decode().splitlines()[-1] == f"t {fair.objective!r}"  # the level, recomputed
+    with pytest.raises(UsageError, match="is not linear"):
+        sol_of(optsched.solve("@quickstart", "proportional-fairness"))
+    with pytest.raises(UsageError, match="is a rule"):
+        sol_of(optsched.solve("@quickstart", "isolated"))
+    with pytest.raises(UsageError, match="there is no allocation"):
+        sol_of(optsched.solve("@infeasible"))
+    with pytest.raises(UsageError, match="rows made by extend"):
+        sol_of(optsched.solve("@quickstart", extend=lambda *_: None))
+
+
+def test_an_exported_program_takes_the_point(previous: tuple[optsched.Solution, Path]) -> None:
+    """The names of the export and of the ``.sol`` file are the same: the program is solved where it starts."""
+    from optsched.formats.mps import allocation_names, program_text
+
+    solution, folder = previous
+    formulation = api.make_formulation("max-throughput", {"integral": True})
+    program = formulation.program(formulation.classes(solution.candidates))
+    arrays = program.to_linear().arrays
+    (folder / "p.mps").write_bytes(program_text(arrays, allocation_names(program, arrays), "mps"))
+    answer = optsched.solve_program(folder / "p.mps", start=folder / "s.sol")
+    assert answer.objective == pytest.approx(solution.objective, rel=1e-9)
