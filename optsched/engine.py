@@ -11,11 +11,11 @@ from typing import TypeVar
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.choice import pick, pick_for_timeline, require_all
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.infeasibility import conflicting_rows, least_violation
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram
 from optsched.program.arrays import refuse_nan
-from optsched.program.time_indexed import count_columns
 from optsched.solution.certificate import (
     FEASIBILITY,
     OPTIMALITY,
@@ -39,11 +39,6 @@ T = TypeVar("T")
 
 log = logging.getLogger("optsched")
 
-LARGE_LP = 3000
-"""Rows from which a cold linear program goes to an interior-point method."""
-
-TIME_INDEXED = 50_000
-"""Columns up to which a timeline program with costs of ends is solved indexed by time."""
 
 NO_OPTIMUM = (Termination.INFEASIBLE, Termination.UNBOUNDED, Termination.INFEASIBLE_OR_UNBOUNDED)
 STOPPED = (Termination.TIME_LIMIT, Termination.WORK_LIMIT, Termination.GAP_LIMIT, Termination.INTERRUPTED)
@@ -120,51 +115,27 @@ class Engine:
 
     # --- choice ----------------------------------------------------------------------------------------------------
 
-    def choose_for_timeline(self, program: TimelineProgram) -> type[Solver]:
-        """The solver asked for, or the one that `auto` picks for activities in time.
+    def choose(self, *, rows: int, integer: bool, conic: bool) -> type[Solver]:
+        """The solver asked for, checked, or the one that `auto` picks (`optsched.choice`)."""
+        start = self.start is not None
+        name, reason = self._asked or pick(rows=rows, integer=integer, conic=conic, start=start)
+        solver = self.load(name)
+        require_all(solver, integer=integer, conic=conic, start=start)
+        return self._choose(solver, reason)
 
-        A makespan goes to CP-SAT; costs of ends and tardiness go to a time-indexed program while it is small, as its
-        relaxation is tight where CP-SAT has no bound (20 jobs on 4 machines: 0.3 s against not proven in 30 s).
-        """
-        columns = count_columns(program)
-        if self.solver != "auto":
-            solver, reason = self.load(self.solver), "asked for"
-        elif program.cost.makespan or columns > TIME_INDEXED:
-            solver, reason = self.load("cp-sat"), "timeline program"
-        else:
-            solver, reason = self.load("highs"), f"timeline program of {columns} starts"
+    def choose_for_timeline(self, program: TimelineProgram) -> type[Solver]:
+        """The solver asked for, or the one that `auto` picks for activities in time."""
+        name, reason = self._asked or pick_for_timeline(program)
+        solver = self.load(name)
         if Capability.TIMELINE not in solver.capabilities:
             solver.require(Capability.INTEGER, "a timeline program, indexed by time,")
-        solver.version()
-        self.chosen, self.reason = solver, reason
-        log.info("solver %s: %s", solver.name, reason)
-        return solver
+        return self._choose(solver, reason)
 
-    def choose(self, *, rows: int, integer: bool, conic: bool) -> type[Solver]:
-        """The solver asked for, checked, or the one that `auto` picks.
+    @property
+    def _asked(self) -> tuple[str, str] | None:
+        return None if self.solver == "auto" else (self.solver, "asked for")
 
-        ``auto`` depends on the program and on what is installed, never on time or load: conic and large cold linear
-        programs go to Clarabel (fastest when fed arrays), all others to HiGHS (a vertex, warm starts, integers).
-        """
-        if self.solver != "auto":
-            solver = self.load(self.solver)
-            reason = "asked for"
-        elif conic:
-            solver, reason = self.load("clarabel"), "conic program"
-        elif integer:
-            solver, reason = self.load("highs"), "integer program"
-        elif self.start is not None:
-            solver, reason = self.load("highs"), "linear program with a point to start from"
-        elif rows > LARGE_LP:
-            solver, reason = self.load("clarabel"), f"cold linear program of {rows} rows, more than {LARGE_LP}"
-        else:
-            solver, reason = self.load("highs"), f"linear program of {rows} rows"
-        if integer:
-            solver.require(Capability.INTEGER, "an integer program")
-        if conic:
-            solver.require(Capability.CONIC, "a concave utility that is not linear")
-        if self.start is not None:
-            solver.require(Capability.START, "a point to start from")
+    def _choose(self, solver: type[Solver], reason: str) -> type[Solver]:
         solver.version()
         self.chosen, self.reason = solver, reason
         log.info("solver %s: %s", solver.name, reason)

@@ -84,10 +84,11 @@ def _plan_start(source: StartSource, plan: Plan) -> FloatArray:
         return point if lowered is None else np.concatenate(lowered.read(point)).astype(np.float64)
     schedule = _schedule(source, plan.classes)
     try:
-        point_or_pair = plan.complete(schedule)
+        if isinstance(plan, LinearPlan):
+            return plan.complete(schedule)
+        return np.concatenate(plan.complete(schedule)).astype(np.float64)
     except ValueError as error:
         raise UsageError(f"the start is no schedule of this program: {error}") from None
-    return point_or_pair if isinstance(plan, LinearPlan) else np.concatenate(point_or_pair).astype(np.float64)
 
 
 def _schedule(source: Solution | Mapping[str, Any] | str | Path, C: Classes) -> Schedule:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from optsched.conformance import conic, integer, limits, linear, sessions
+from optsched.conformance import conic, integer, limits, linear, sessions, timeline
 from optsched.conformance.case import Case, Failed, Result, Skipped, Subject, Verdict
 from optsched.errors import OptschedError
 from optsched.registry import load_solver
@@ -18,6 +18,7 @@ BANKS: Mapping[str, tuple[Case, ...]] = {
     "conic": conic.CASES,
     "sessions": sessions.CASES,
     "limits": limits.CASES,
+    "timeline": timeline.CASES,
 }
 """All cases, bank by bank. A further kind of program is a further bank."""
 
