@@ -31,13 +31,15 @@ class MakespanUnrelated(Formulation):
         r in R: renewable resources of capacity N_r (GPUs of a pool, or a resource of the instance).
     Parameters
         d_c: duration of column c, s, exact where the instance states it;  u_rc: what it takes of r;  a_k: arrival.
-    Program ``assignment`` (every column takes one unit of one resource r(c); its N_r units are machines (r, m))
+    Program
+        ``assignment``, where every column takes one unit of one resource r(c); its N_r units are machines (r, m):
         minimise C
         one    sum_{c in C_k} sum_m x_cm  =  n_k                       every class k
         load   sum_{c: r(c) = r} d_c x_cm  <=  C                       every machine (r, m)
         order  load of (r, m)  >=  load of (r, m + 1)                  machines of a resource are alike
         x_cm >= 0 integer
-    Program ``timeline`` (gangs, several resources, arrivals, predecessors; durations in whole units of time)
+
+        ``timeline``, for gangs, several resources, arrivals, predecessors; durations in whole units of time:
         minimise  max_j end_j   over one mode c and one start per job j:
         sum of u_rc over running jobs  <=  N_r at any time;   arrival_j <= start_j;   end_i <= start_j for i in after_j
         load   sum_j sum_c u_rc d_c x_jc  <=  N_r C                    every r (redundant; it carries the bound)

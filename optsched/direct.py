@@ -22,6 +22,7 @@ from optsched.formats.sol import SUFFIX, read_sol, sol_text
 from optsched.instance.files import pretty_json
 from optsched.instance.reading import parse_json, read_bytes, show
 from optsched.program import LinearArrays, LinearProgram
+from optsched.proof import proved_linear
 from optsched.registry import load_solver
 from optsched.solution import Certificate, SolverRecord, Status, Termination
 from optsched.solution.certificate import gap_of
@@ -186,6 +187,7 @@ def solve_program(
     solver_options: Mapping[str, Any] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_log: Callable[[str], None] | None = None,
+    prove: bool = False,
 ) -> ProgramSolution:
     """Solve a linear or mixed-integer program and certify the answer.
 
@@ -197,7 +199,7 @@ def solve_program(
         Registry name or ``auto``.
     start : mapping, array or path, optional
         A point to start from: values by name, values in order, a ``.sol`` file, or a JSON file that `write` wrote.
-    time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+    time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log, prove
         As in `optsched.solve`.
 
     Returns
@@ -213,10 +215,10 @@ def solve_program(
     started = time.perf_counter()
     given = _as_read(program)
     loaded = time.perf_counter()
-    engine = Engine(load_solver, solver, limits)
+    engine = Engine(load_solver, solver, limits, prove)
     if start is not None:
         engine.start = point_of(start, given.names.columns)
-    outcome = engine.solve_linear(given.arrays)
+    outcome = proved_linear(engine, given.arrays, engine.solve_linear(given.arrays))
     record = SolverRecord(
         outcome.solver.name, outcome.solver.version(), dict(limits.options), limits.seed, engine.reason,
         engine.iterations, engine.nodes, tuple(engine.rebuilt), limits.gap if given.arrays.is_integer else None,

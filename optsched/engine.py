@@ -113,8 +113,6 @@ class Engine:
         if self.limits.time is not None:
             self._end = time.monotonic() + self.limits.time
 
-    # --- choice ----------------------------------------------------------------------------------------------------
-
     def choose(self, *, rows: int, integer: bool, conic: bool) -> type[Solver]:
         """The solver asked for, checked, or the one that `auto` picks (`optsched.choice`)."""
         start = self.start is not None
@@ -368,8 +366,6 @@ class Engine:
     @property
     def _name(self) -> str:
         return "?" if self.chosen is None else self.chosen.name
-
-    # --- infeasible and unbounded ----------------------------------------------------------------------------------
 
     def _without_point(
         self, arrays: LinearArrays, values: Values, program: AllocationProgram | None, session: Session | None

@@ -85,6 +85,17 @@ def _unproven(outcome: Outcome) -> Outcome:
 # --- linear programs -----------------------------------------------------------------------------------------------
 
 
+def proved_linear(engine: Engine, arrays: LinearArrays, outcome: Outcome) -> Outcome:
+    """An outcome of a linear or mixed-integer program with its claim tried again."""
+
+    def adopt(x: FloatArray) -> Outcome:
+        value = arrays.objective(x)
+        values = replace(outcome.values, x=x, objective=value, bound=None, y=None)
+        return engine.certified(arrays, values, x, x, value, None)
+
+    return cross_checked(engine, outcome, lambda found: better_point(engine, arrays, found), adopt)
+
+
 def proved_allocation(engine: Engine, program: AllocationProgram, outcome: Outcome) -> Outcome:
     """An outcome of an integral allocation program with its claim tried again."""
     if not program.integral:

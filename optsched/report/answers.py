@@ -50,8 +50,7 @@ class SolutionFile:
         if not isinstance(document, dict):
             raise InvalidInput("", show(document), "a solution: an object")
         parts = {name: document[name] for name in PARTS if document.get(name) is not None}
-        known = SolutionDocument.model_fields
-        rest = {name: value for name, value in document.items() if name not in PARTS or name in known}
+        rest = {name: value for name, value in document.items() if name not in PARTS}
         made = cls(instance, validate(SolutionDocument, rest), parts)
         if made.document.instance.sha256 != instance.sha256:
             raise InvalidInput(

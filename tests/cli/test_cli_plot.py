@@ -118,7 +118,13 @@ def test_options_of_the_problem_and_of_the_solver_reach_the_library(
     given += ["--no-classes", "--solver", "clarabel"]
     given += ["--time-limit", "1m", "--seed", "7"]
     assert run("plot", "@quickstart", *given, "-o", tmp_path / "p.png").code == 0
-    wanted = {"formulation": "makespan", "agnostic": True, "classes": False, "solver": "clarabel", "seed": 7}
+    wanted = {
+        "formulation": "makespan",
+        "options": {"agnostic": True, "reference_pool": "p100"},
+        "classes": False,
+        "solver": "clarabel",
+        "seed": 7,
+    }
     assert {key: seen[key] for key in wanted} == wanted
     assert (seen["time_limit"], seen["constraints"]) == (60.0, [{"kind": "deadlines", "soft": True}])
     assert run("plot", "@quickstart", "--kind", "progress", "-o", tmp_path / "p.png").code == 0

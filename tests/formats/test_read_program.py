@@ -204,7 +204,8 @@ def program_rounding(arrays: LinearArrays) -> LinearArrays:
     from dataclasses import replace
 
     implied = np.maximum(arrays.implied_upper, arrays.lower)
-    upper = np.where(arrays.integer & np.isposinf(arrays.upper), np.floor(implied + 1e-6), arrays.upper)
+    told = arrays.integer & np.isposinf(arrays.upper) & (np.abs(implied) < 1e20)
+    upper = np.where(told, np.floor(implied + 1e-6), arrays.upper)
     return replace(arrays, upper=np.where(upper >= 1e20, INF, upper))  # HiGHS's word for no bound
 
 

@@ -25,6 +25,8 @@ COMMENT = {"mps": "*", "lp": "\\"}
 EMPTY_ROW = re.compile(rb"^( \S+:)( (?:<=|>=|=) )", re.MULTILINE)
 """A row without a term, which HiGHS writes and does not read."""
 COLUMNS = re.compile(rb"^COLUMNS\n.*?^RHS\n", re.MULTILINE | re.DOTALL)
+HIGHS_INFINITY = 1e20
+"""From here on HiGHS takes a bound for none."""
 WHOLE = 1e-6
 """How far a bound may be off a whole number and still stand for it."""
 SECTION = re.compile(rb"^(bin|gen|semi)\n((?: .*\n)?)", re.MULTILINE)
@@ -153,8 +155,8 @@ def _bounds(arrays: LinearArrays) -> tuple[FloatArray, FloatArray]:
     programs with a bound such as 0.5 for infeasible.
     """
     implied = np.maximum(arrays.implied_upper, arrays.lower)  # below its lower bound: the rows cannot be met
-    upper = np.where(arrays.integer & np.isposinf(arrays.upper), implied, arrays.upper)
-    return (
-        np.where(arrays.integer, np.ceil(arrays.lower - WHOLE), arrays.lower),
-        np.where(arrays.integer, np.floor(upper + WHOLE), upper),
-    )
+    told = np.isposinf(arrays.upper) & (np.abs(implied) < HIGHS_INFINITY)
+    upper = np.where(arrays.integer & told, implied, arrays.upper)
+    whole = np.ceil(arrays.lower - WHOLE), np.floor(upper + WHOLE)
+    rounded = arrays.integer & (whole[0] <= whole[1])  # no whole number between 0.2 and 0.8: that is for solvers to say
+    return np.where(rounded, whole[0], arrays.lower), np.where(rounded, whole[1], upper)
