@@ -22,6 +22,7 @@ WORDS = {
         "progress of highs",
         "equal bytes: True",
     ],
+    "gallery.py": ["allocation  quickstart", "machines    unrelated     makespan-unrelated  190", "progress"],
     "picture.py": ["the picture is picture.png"],
 }
 ARGUMENTS = {"picture.py": ["@quickstart", "max-min-fairness", "picture.png"]}

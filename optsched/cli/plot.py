@@ -131,7 +131,16 @@ def _solve_and_draw(shell: Shell, problem: Drawn, search: Search, output: str, k
         found = "nothing was found within the limits" if code == NOTHING_FOUND else f"the solution is {made.status}"
         shell.complain(f"error: {found}: there is nothing to draw")
         return code
-    return _save(shell, _drawn(made, kind), output)
+    return _save(shell, _drawn(_completed(made, kind), kind), output)
+
+
+def _completed(solution: Solution, kind: str | None) -> Solution:
+    """With the rounds and the placement that a picture of them needs."""
+    from optsched import api
+
+    if kind in ("rounds", "topology") and solution.schedule is None:
+        solution = api.realise(solution)
+    return api.place(solution) if kind == "topology" else solution
 
 
 def _progress(problem: Drawn, solution: Solution, recorder: ProgressRecorder) -> Axes:

@@ -129,9 +129,10 @@ def slices_of(answer: Answer) -> Slices:
     if rounds is None or allocation is None:
         raise _lacks(answer, "rounds")
     rows = shares_of(allocation)
-    row, start, end, cuts = _joined(rounds.length, rounds.runs.toarray() > 0)
+    window = rounds.rounds * answer.instance.round
+    row, start, end, cuts = _joined(rounds.length * window, rounds.runs.toarray() > 0)
     runs = Runs(rows.job[row], rows.partner[row], rows.pool[row], rows.gpus[row], start, end)
-    return Slices(runs, cuts, None, rounds.scale)
+    return Slices(runs, cuts, window, rounds.scale)
 
 
 def placement_of(answer: Answer) -> tuple[Held, ...]:

@@ -113,7 +113,7 @@ def test_a_file_and_its_solution_give_the_same_rows(dozen: Solution, packed: Sol
         one, other = (getattr(GanttRows.of_schedule(answer).runs, name) for answer in (dozen, file))
         np.testing.assert_array_equal(one, other)
     assert GanttRows.of_schedule(file).subtitle == GanttRows.of_schedule(dozen).subtitle
-    file = SolutionFile.read(packed.instance, document_of(packed, window=None))
+    file = SolutionFile.read(packed.instance, document_of(packed, window=packed.rounds.rounds * packed.instance.round))
     for name in ("job", "partner", "pool", "gpus", "start", "end"):
         one, other = (getattr(GanttRows.of_rounds(answer).runs, name) for answer in (packed, file))
         np.testing.assert_allclose(one, other)
@@ -134,10 +134,12 @@ def test_rounds_join_slices_that_run_on() -> None:
     runs = np.array([[1, 1], [1, 0], [0, 1], [1, 1]])
     rounds = Rounds(solution.allocation.rows, np.array([0.1, 0.2, 0.3, 0.4]), np_csr(runs), 0.75, 1.0)
     shown = GanttRows.of_rounds(replace(solution, rounds=rounds))
-    found = sorted(zip(shown.runs.job.tolist(), shown.runs.start.round(9), shown.runs.end.round(9), strict=True))
+    assert shown.unit == "min"  # the window is one round of 6 min
+    percent = 100 / 6
+    start, end = (shown.runs.start * percent).round(9), (shown.runs.end * percent).round(9)
+    found = sorted(zip(shown.runs.job.tolist(), start, end, strict=True))
     assert found == [(0, 0, 30), (0, 60, 100), (1, 0, 10), (1, 30, 100)]
-    np.testing.assert_allclose(shown.cuts, [10, 30, 60, 100])
-    assert shown.unit == "%"
+    np.testing.assert_allclose(shown.cuts * percent, [10, 30, 60, 100])
     assert "75 % of every fraction is realised" in shown.subtitle
 
 
