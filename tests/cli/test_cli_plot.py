@@ -155,7 +155,7 @@ def test_a_search_that_a_limit_ends_is_drawn(run: Any, hard: Path, tmp_path: Pat
         (["--seed", "x"], "--seed: found 'x'"),
         (["--solver-option", "x"], "--solver-option: found 'x'"),
         (["-k", "gantt"], "the solution of max-min-fairness has no schedule: there is nothing to draw"),
-        (["-k", "rounds", "-f", "makespan-unrelated"], "the solution of makespan-unrelated has no rounds: there is nothing"),
+        (["-k", "rounds", "-f", "makespan-unrelated"], "the solution of makespan-unrelated has no rounds: there is"),
         (["-k", "topology", "--seed", "3"], "--kind topology draws the instance as it is; name a formulation with -f"),
         (["-k", "prices", "-f", "isolated"], "isolated has no prices: integer programs and rules have none"),
         (["-k", "prices", "-f", "max-throughput", "-O", "integral=true"], "max-throughput has no prices"),
