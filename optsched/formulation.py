@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine, Outcome
 from optsched.errors import UsageError
@@ -117,6 +118,10 @@ class Formulation(ABC):
         """Improvement of the objective per improvement of the program's value, at this value."""
         return 1.0
 
+    def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
+        """Figures of each class, shape (K,), that belong to the formulation: they are written for every job."""
+        return {}
+
     # --- the way from candidates to a solution ----------------------------------------------------------------------
 
     @property
@@ -221,6 +226,7 @@ class Formulation(ABC):
             certificate=outcome.certificate,
             allocation=None if x is None else Allocation(C, x, integral),
             schedule=schedule,
+            figures={} if x is None or planned else by_job(C, self.figures(C, x)),
             prices=prices,
             duals=None if planned else outcome.duals,
             conflicts=outcome.conflicts,
@@ -269,6 +275,15 @@ class Formulation(ABC):
             allocation=Allocation(C, np.zeros(C.columns), planned),
             schedule=Schedule(C, no_job, no_job, no_time, no_time) if planned else None,
         )
+
+
+def by_job(C: Classes, figures: Mapping[str, FloatArray]) -> dict[str, dict[str, float]]:
+    """Figures of classes as figures of jobs, by name."""
+    names, jobs = C.instance.jobs_table.names, np.flatnonzero(C.of_job >= 0)
+    return {
+        name: {names[job]: float(value) for job, value in zip(jobs.tolist(), figure[C.of_job[jobs]], strict=True)}
+        for name, figure in figures.items()
+    }
 
 
 def nothing_to_decide(program: AllocationProgram | Plan) -> bool:

@@ -56,6 +56,8 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
         "metrics": dict(solution.metrics),
         "timings": dict(solution.timings),
     }
+    if solution.figures:
+        document["figures"] = {name: dict(figure) for name, figure in solution.figures.items()}
     if solution.schedule is not None:
         document["schedule"] = solution.schedule.to_records()
     if solution.rounds is not None:
@@ -203,6 +205,7 @@ class SolutionDocument(_Model):
     unplaced: list[UnplacedRow]
     metrics: dict[str, Any]
     timings: dict[str, Number]
+    figures: dict[str, dict[str, Number]] | None = None
     schedule: list[ScheduleRow] | None = None
     rounds: RoundsDocument | None = None
     placement: list[PlacementRow] | None = None

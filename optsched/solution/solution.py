@@ -93,6 +93,8 @@ class Solution:
         The allocation cut into slices, if asked for.
     placement : Placement or None
         GPUs of what runs first, if asked for.
+    figures : mapping of name -> job -> number
+        Figures of each job in the words of the formulation, as the normalised throughput of water filling.
     """
 
     candidates: Candidates
@@ -116,6 +118,7 @@ class Solution:
     schedule: Schedule | None = None
     rounds: Rounds | None = None
     placement: Placement | None = None
+    figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def instance(self) -> Instance:

@@ -11,6 +11,7 @@ import numpy as np
 
 from optsched.assembly import load
 from optsched.engine import STOPPED, Engine
+from optsched.formulation import by_job
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram
@@ -39,8 +40,10 @@ TERMINATIONS = {
 """Terminations that lead to each status."""
 OF_CLOSED_FORM = (
     "status", "termination", "objective", "bound", "bound_source", "certificate", "prices", "duals", "conflicts",
-    "schedule",
+    "schedule", "figures",
 )  # fmt: skip
+FIGURE = 1e-9
+"""Largest absolute difference of figures, which may be near 0 for jobs that get nearly nothing."""
 OF_ALLOCATION = ("allocation", "throughput", "metrics")
 """Fields that a closed form decides, and those that follow from its allocation."""
 
@@ -162,6 +165,7 @@ def _check_outcome(subject: Subject, findings: Findings) -> Bound:
     if document.termination not in TERMINATIONS[document.status]:
         findings.add("termination", f'found "{document.termination}", which leads to no status "{document.status}"')
     if not isinstance(program, AllocationProgram):
+        findings.same("figures", document.figures, None, "a plan has none")
         return check_plan(subject, program, findings)
     if subject.expects_nothing:
         return check_nothing(subject, program, findings)
@@ -173,6 +177,8 @@ def _check_outcome(subject: Subject, findings: Findings) -> Bound:
     allocation = check_shares(rows, program.integral, findings)
     if allocation is not None:
         check_metrics(document, allocation, findings)
+        expected = by_job(rows.classes, subject.formulation.figures(rows.classes, rows.x))
+        findings.alike("figures", document.figures or {}, expected, "what the allocation gives", absolute=FIGURE)
     return check_numbers(Point(subject, program, rows.x, findings))
 
 
@@ -185,7 +191,7 @@ def _check_closed_form(subject: Subject, findings: Findings) -> Bound:
     made = closed if allocation is None else replace(closed, allocation=None)
     expected = made.to_document()
     for name in names:
-        absolute = RELATIVE if name == "certificate" else 0.0
+        absolute = RELATIVE if name in ("certificate", "figures") else 0.0
         findings.alike(name, found[name], expected.get(name), "what the closed form gives", absolute=absolute)
     if allocation is not None:
         _check_rule(subject, allocation, findings)

@@ -48,7 +48,7 @@ def check_empty(subject: Subject, findings: Findings) -> None:
     why = f"the status is {document.status}"
     for name in ("objective", "gap", "duals"):
         findings.same(name, getattr(document, name), None, why)
-    for name in ("allocation", "throughput", "prices", "metrics"):
+    for name in ("allocation", "throughput", "prices", "metrics", "figures"):
         if getattr(document, name):
             findings.add(name, f"found {len(getattr(document, name))} entries, expected none: {why}")
     if document.status != "limit":
