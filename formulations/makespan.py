@@ -6,10 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from formulations.reference_rates import reference_columns, without_rate
-from optsched.arrays import FloatArray
+from formulations.reference_rates import on_reference_pool, without_rate
 from optsched.candidates import Classes
-from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.program import AllocationProgram, Minimum
 
@@ -50,7 +48,10 @@ class Makespan(Formulation):
     def build(self, C: Classes) -> AllocationProgram:
         """See the class."""
         N = C.steps_left
-        throughput = self._agnostic(C) if self.options.agnostic else C.throughput
+        throughput = C.throughput
+        if self.options.agnostic:
+            reference = on_reference_pool(C, self.options.reference_pool, self.name)
+            throughput = sp.csr_matrix(sp.diags_array(reference) @ C.member)
         alone = np.zeros(len(C))
         entries = throughput.tocoo()
         np.maximum.at(alone, entries.row, entries.data)
@@ -59,17 +60,6 @@ class Makespan(Formulation):
         self._scale = float(np.median(N / alone)) if len(C) else 1.0
         levels = sp.csr_matrix(sp.diags_array(self._scale / N) @ throughput)
         return AllocationProgram(C, Minimum(), levels)
-
-    def _agnostic(self, C: Classes) -> sp.csr_matrix:
-        pools = C.instance.cluster.pool_index
-        name = self.options.reference_pool
-        if name not in pools:
-            raise UsageError(f"makespan: agnostic needs reference_pool, one of {', '.join(pools)}; found {name!r}")
-        _, T = reference_columns(C)
-        reference: FloatArray = T[:, pools[name]]
-        if (reference <= 0).any():
-            raise UsageError(f"makespan: {C.job_name(int(reference.argmin()))} cannot run on the reference pool {name}")
-        return sp.csr_matrix(sp.diags_array(reference) @ C.member)
 
     def report(self, value: float) -> float:
         """M = S / t."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
-from optsched.errors import InvalidInput
+from optsched.errors import InvalidInput, UsageError
 
 
 def reference_columns(C: Classes) -> tuple[IntArray, FloatArray]:
@@ -49,6 +49,36 @@ def proportional(C: Classes, T: FloatArray) -> FloatArray:
         if len(rateless):
             raise without_rate(C, int(rateless[0]))
     return prop
+
+
+def isolated_shares(C: Classes) -> tuple[IntArray, FloatArray]:
+    """Column of each T_kj, and y_kj = W_j / (n s_kj), each row divided by max(1, its sum); both of shape (K, pools).
+
+    n jobs in the program, s_kj GPUs of the reference column on pool j (the gang where there is none).
+    """
+    column, _ = reference_columns(C)
+    W, n = pool_gpus(C), float(C.count.sum())
+    held = C.gpus * C.configurations.share[C.configuration]
+    s = np.where(column >= 0, held[column] if C.columns else 0.0, C.gang[:, np.newaxis])
+    y: FloatArray = W[np.newaxis, :] / (n * s)
+    return column, y / np.maximum(1.0, y.sum(axis=1, keepdims=True))
+
+
+def on_reference_pool(C: Classes, name: str | None, formulation: str) -> FloatArray:
+    """Rate of each class on one pool, which stands for all pools where they do not count; shape (K,).
+
+    Raises `UsageError` if there is no such pool, or a job cannot run there.
+    """
+    pools = C.instance.cluster.pool_index
+    if name is None or name not in pools:
+        told = ", ".join(pools)
+        raise UsageError(f"{formulation}: agnostic needs reference_pool, one of {told}; found {name!r}")
+    _, T = reference_columns(C)
+    reference: FloatArray = T[:, pools[name]]
+    if (reference <= 0).any():
+        job = C.job_name(int(reference.argmin()))
+        raise UsageError(f"{formulation}: {job} cannot run on the reference pool {name}")
+    return reference
 
 
 def without_rate(C: Classes, k: int) -> InvalidInput:

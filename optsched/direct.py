@@ -15,12 +15,13 @@ import numpy as np
 
 from optsched.api import make_limits, write_atomically
 from optsched.arrays import FloatArray
-from optsched.engine import Engine, Outcome
+from optsched.engine import Engine
 from optsched.errors import InvalidInput, UsageError
 from optsched.formats.mps import ProgramNames, ReadProgram, program_names, read_program
 from optsched.formats.sol import SUFFIX, read_sol, sol_text
 from optsched.instance.files import pretty_json
 from optsched.instance.reading import parse_json, read_bytes, show
+from optsched.outcome import Outcome
 from optsched.program import LinearArrays, LinearProgram
 from optsched.proof import proved_linear
 from optsched.registry import load_solver

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from optsched.arrays import FloatArray
 from optsched.choice import pick, pick_for_timeline, require_all
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.infeasibility import conflicting_rows, least_violation
+from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram
 from optsched.program.arrays import refuse_nan
 from optsched.solution.certificate import (
@@ -29,7 +31,6 @@ from optsched.solution.certificate import (
     noise_of,
     row_sizes,
 )
-from optsched.solution.explanation import Conflict
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Capability, Limits, Session, Solver
@@ -39,44 +40,8 @@ T = TypeVar("T")
 
 log = logging.getLogger("optsched")
 
-
-NO_OPTIMUM = (Termination.INFEASIBLE, Termination.UNBOUNDED, Termination.INFEASIBLE_OR_UNBOUNDED)
-STOPPED = (Termination.TIME_LIMIT, Termination.WORK_LIMIT, Termination.GAP_LIMIT, Termination.INTERRUPTED)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A certified run.
-
-    Attributes
-    ----------
-    values : Values
-        What the solver said.
-    x : FloatArray or None
-        The point (of an allocation program: cleaned totals of the class columns).
-    value : float or None
-        Its objective, recomputed.
-    bound : float or None
-        Rigorous from the duals, else the solver's claim.
-    bound_source : str
-    certificate : Certificate
-    status : Status
-    duals : mapping, or None
-        Row duals by block.
-    conflicts : tuple of Conflict
-    solver : str
-    """
-
-    values: Values
-    x: FloatArray | None
-    value: float | None
-    bound: float | None
-    bound_source: str
-    certificate: Certificate
-    status: Status
-    solver: type[Solver]
-    duals: Mapping[str, FloatArray] | None = None
-    conflicts: tuple[Conflict, ...] = ()
+CLOSE = 1e-10
+"""Relative distance of value and bound at which Newton's method ends."""
 
 
 @dataclass
@@ -210,8 +175,11 @@ class Engine:
 
         Where ``auto`` chose and the certificate does not hold, a solver of another kind is tried, and the reason told.
         """
-        if program.concave:
+        if program.conic:
             return self._solve_conic(program)
+        if program.delayed:
+            arrays = self.build(partial(_tangent, program, program.value(program.even())))
+            return self._second_try(lambda solver=None: self._solve_delayed(program, arrays, solver), arrays)
         arrays = self.build(lambda: program.to_linear().arrays)
         return self._second_try(lambda solver=None: self._solve_once(program, arrays, solver), arrays)
 
@@ -250,6 +218,32 @@ class Engine:
         y = _without_noise(program.tangent_duals(linear, values.y[len(cones.linear.source) :]), arrays)
         dual = program.tangent(x, y).arrays
         return self.certified(arrays, values, x, program.complete(x), program.value(x), y, dual)
+
+    def _solve_delayed(self, program: AllocationProgram, arrays: LinearArrays, solver: str | None = None) -> Outcome:
+        """Newton's method: each optimum of a tangent bounds the value, and is where the next tangent is taken."""
+        session = self.open(arrays, solver)
+        best, value, bound = None, -np.inf, np.inf
+        while True:
+            values = self.run(session)
+            if values.x is None or values.termination in NO_OPTIMUM:
+                if best is None:
+                    return self._without_point(program.feasible_set().arrays, values, program, None)
+                best = replace(best, termination=values.termination)
+                break  # stopped: the best point so far, with the bound of the tangent before
+            told = arrays.objective(values.x)
+            stalled, bound = told >= bound * (1.0 - CLOSE**1.5), min(told, bound)
+            x = self._cleaned(program, values)
+            better = program.value(x) > value
+            best = values if best is None or better else replace(values, x=best.x)
+            value = max(value, program.value(x))
+            if values.termination is not Termination.OPTIMAL or bound - value <= CLOSE * bound or stalled:
+                break
+            arrays = self.build(partial(_tangent, program, min(bound, program.highest)))
+            session.become(arrays)
+        x = self._cleaned(program, replace(best, objective=value))
+        value = program.value(x)
+        arrays, best = program.tangent(x).arrays, replace(best, objective=value)
+        return self.certified(arrays, best, x, program.complete(x), value, best.y)
 
     def build(self, build: Callable[[], T]) -> T:
         """Call something that builds a program, on the clock."""
@@ -391,6 +385,10 @@ class Engine:
             replace(values, termination=Termination.INFEASIBLE), None, None, None, "none", certificate,
             Status.INFEASIBLE, self.chosen, conflicts=conflicts,
         )  # fmt: skip
+
+
+def _tangent(program: AllocationProgram, value: float) -> LinearArrays:
+    return program.tangent_at(value).arrays
 
 
 def _without_noise(y: FloatArray, arrays: LinearArrays) -> FloatArray:

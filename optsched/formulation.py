@@ -14,13 +14,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
-from optsched.engine import Engine, Outcome
+from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.instance import FORMAT
 from optsched.instance.reading import translate
+from optsched.outcome import Outcome
 from optsched.planning import solve_plan
 from optsched.program import AllocationProgram, LinearProgram, SideRows, Variables
-from optsched.program.allocation import Total
+from optsched.program.utility import Total
 from optsched.proof import proved_allocation
 from optsched.solution import (
     Allocation,

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.engine import NO_OPTIMUM, STOPPED, Engine, Outcome
+from optsched.engine import Engine
 from optsched.errors import SolverCrashed
+from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.program import TimelineProgram
 from optsched.program.list_schedule import list_schedule, shifted_left
 from optsched.program.time_indexed import time_indexed

@@ -15,7 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
-from optsched.engine import Engine, Outcome
+from optsched.engine import Engine
+from optsched.outcome import Outcome
 from optsched.program import AllocationProgram, LinearArrays, TimelineProgram
 from optsched.program.arrays import Block
 from optsched.solution import PointStatus, Status, Termination, certify_point

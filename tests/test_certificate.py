@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import optsched
 from optsched import api, registry
-from optsched.engine import Engine, Outcome
+from optsched.engine import Engine
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.infeasibility import elastic_relaxation
+from optsched.outcome import Outcome
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Total
 from optsched.program.arrays import Block
 from optsched.solution import PointStatus, Solution, Status, Termination, Values, certify_point, dual_bound, gap_of

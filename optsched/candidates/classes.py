@@ -167,6 +167,11 @@ class Classes:
         return self._read("arrival")  # type: ignore[no-any-return]
 
     @property
+    def isolated_time(self) -> FloatArray:
+        """Seconds that the steps done would have taken in isolation (``history.isolated_time``)."""
+        return self._read("isolated_time")  # type: ignore[no-any-return]
+
+    @property
     def tenant(self) -> IntArray:
         """Row of the instance's tenants, -1 for none."""
         return self._read("tenant")  # type: ignore[no-any-return]

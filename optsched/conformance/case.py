@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optsched.engine import Engine, Outcome
+from optsched.engine import Engine
+from optsched.outcome import Outcome
 from optsched.program import ConicProgram, LinearArrays
 from optsched.solution.values import Values
 from optsched.solvers import Capability, Limits, Session, Solver

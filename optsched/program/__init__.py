@@ -1,10 +1,11 @@
 """Programs: linear, allocation and conic models that know no solver."""
 
-from optsched.program.allocation import AllocationProgram, LexicographicMinimum, Minimum, SideRows, Total
+from optsched.program.allocation import AllocationProgram, SideRows
 from optsched.program.arrays import Block, LinearArrays
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.linear import Expression, LinearProgram, Relation, Variables
 from optsched.program.timeline import TimelineCost, TimelineProgram
+from optsched.program.utility import LexicographicMinimum, Minimum, Total
 
 Program = AllocationProgram | LinearProgram | ConicProgram | TimelineProgram
 

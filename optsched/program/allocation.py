@@ -14,51 +14,10 @@ from optsched.candidates import Classes
 from optsched.errors import UsageError
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.linear import LinearProgram, Variables
+from optsched.program.utility import Minimum, Total, Utility
 
 LARGEST_LEVEL = 1e100
 """Levels that duals may point to; beyond, the terms of a tangent overflow."""
-
-
-@dataclass(frozen=True, slots=True)
-class Minimum:
-    """Maximise the smallest level."""
-
-
-@dataclass(frozen=True, slots=True)
-class LexicographicMinimum:
-    """Maximise the smallest level, then the second smallest, and so on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Total:
-    """Maximise the sum over jobs of w f(level).
-
-    ``function`` is ``linear`` (f(v) = v), ``log``, or ``power`` (f(v) = v^e / e with e < 1, e != 0).
-    """
-
-    weight: FloatArray
-    function: str = "linear"
-    exponent: float = 1.0
-
-    def slope(self, level: FloatArray) -> FloatArray:
-        """f'(level), elementwise."""
-        if self.function == "linear":
-            return np.ones_like(level)
-        return 1.0 / level if self.function == "log" else level ** (self.exponent - 1.0)
-
-    def level(self, slope: FloatArray) -> FloatArray:
-        """Where f has these slopes, elementwise; f is not linear."""
-        return 1.0 / slope if self.function == "log" else slope ** (1.0 / (self.exponent - 1.0))
-
-    def value(self, level: FloatArray) -> FloatArray:
-        """f(level), elementwise."""
-        if self.function == "linear":
-            return level
-        with np.errstate(divide="ignore"):
-            return np.log(level) if self.function == "log" else level**self.exponent / self.exponent
-
-
-Utility = Minimum | LexicographicMinimum | Total
 
 
 @dataclass(frozen=True)
@@ -119,6 +78,8 @@ class AllocationProgram:
         level = self.level(x)
         if isinstance(self.utility, Total):
             return float((self.classes.count * self.utility.weight) @ self.utility.value(level))
+        if isinstance(self.utility, Minimum):
+            level = self.utility.reached(level)
         return float(level.min()) if len(level) else 0.0
 
     @cached_property
@@ -137,13 +98,14 @@ class AllocationProgram:
         Raises
         ------
         UsageError
-            For a total of a nonlinear function, which needs `to_conic`.
+            For a total of a nonlinear function, which needs `to_conic`, and for a minimum with delays, which is solved
+            by a sequence of tangents.
         """
         return self._lowered()[0]
 
     def complete(self, x: FloatArray) -> FloatArray:
-        """The point of the linear program that an allocation stands for: auxiliary columns recomputed from x."""
-        if self.concave:
+        """The point of the linear program (or tangent) that an allocation stands for: auxiliary columns from x."""
+        if self.conic:
             return np.append(x, self.level(x))
         return x if isinstance(self.utility, Total) else np.append(x, self.value(x))
 
@@ -181,7 +143,7 @@ class AllocationProgram:
         return not (self.integral or self.side or self.extend or isinstance(self.utility, Total))
 
     def lifted(self, x: FloatArray, level: float) -> FloatArray:
-        """Raise every class to a level on its best column, then scale down into time and capacity.
+        """Raise every class to a common level on its best column, then scale down into time and capacity.
 
         A solver may leave a job below the level by its tolerance, which is everything to a job that needs 1e-12 of the
         time: to lift it costs next to nothing.
@@ -192,7 +154,10 @@ class AllocationProgram:
         order = np.lexsort((rate, C.class_a[alone]))
         last = np.flatnonzero(np.diff(C.class_a[alone][order], append=-1))
         best, rate = alone[order[last]], rate[order[last]]
-        lack = np.maximum(level * C.count - self.levels @ x, 0.0)[C.class_a[best]]
+        needed: FloatArray | float = level
+        if isinstance(self.utility, Minimum):
+            needed = self.utility.needed(min(level, self.highest))
+        lack = np.maximum(needed * C.count - self.levels @ x, 0.0)[C.class_a[best]]
         x = x.copy()
         x[best] += np.divide(lack, rate, out=np.zeros(len(best)), where=rate > 0)
         return self.repaired(x)
@@ -207,9 +172,27 @@ class AllocationProgram:
         return self.repaired(x)
 
     @property
-    def concave(self) -> bool:
+    def conic(self) -> bool:
         """Whether the utility is a total of a function that is not linear."""
         return isinstance(self.utility, Total) and self.utility.function != "linear"
+
+    @property
+    def delayed(self) -> bool:
+        """Whether the utility is a minimum with delays."""
+        return isinstance(self.utility, Minimum) and self.utility.delay is not None
+
+    @property
+    def concave(self) -> bool:
+        """Whether the utility is concave and not piecewise linear, so that tangents stand for it."""
+        return self.conic or self.delayed
+
+    @cached_property
+    def highest(self) -> float:
+        """No value of a minimum is above this: what the job that is worst off could have if it were alone."""
+        level = self.highest_level
+        if isinstance(self.utility, Minimum):
+            level = self.utility.reached(level)
+        return float(level.min(initial=np.inf)) if len(level) else 0.0
 
     def feasible_set(self) -> LinearProgram:
         """Time, capacity and side rows, without an objective."""
@@ -217,6 +200,8 @@ class AllocationProgram:
 
     def tangent(self, x: FloatArray, duals: FloatArray | None = None) -> LinearProgram:
         """The linear program with a concave utility replaced by its tangent at x, or near x where the duals say.
+
+        A minimum with delays: its tangent at the value of x, see `tangent_at`. A total:
 
             maximise  sum_k n_k w_k (f(v_k) + f'(v_k) (l_k - v_k))   s.t.  levels @ x >= n l   (levels),  the other rows
 
@@ -226,7 +211,9 @@ class AllocationProgram:
         in its levels, as the objective is flat there, and then tangents at x leave a gap of 1e-5.
         """
         utility, C = self.utility, self.classes
-        if not isinstance(utility, Total) or not self.concave:
+        if self.delayed:
+            return self.tangent_at(self.value(x))
+        if not isinstance(utility, Total) or not self.conic:
             return self.to_linear()
         v = np.maximum(self.level(x), np.finfo(float).tiny)
         if duals is not None:
@@ -239,6 +226,27 @@ class AllocationProgram:
         lp.constrain(self.levels @ variables["x"] - sp.diags_array(C.count) @ level >= 0.0, name="levels")
         slope, size = utility.slope(v), C.count * utility.weight
         lp.maximise((size * slope)[np.newaxis, :] @ level + float(size @ (utility.value(v) - slope * v)))
+        return lp
+
+    def tangent_at(self, value: float) -> LinearProgram:
+        """The linear program of a minimum with delays, with the levels that a value t needs replaced by their tangent.
+
+            maximise  t   s.t.  level_k >= g_k(v) + g_k'(v) (t - v)   for every class k,  time, capacity, side rows
+
+        g_k(t) = t / (1 - a_k t) is convex, so its tangent at any v asks for less than g_k does: the optimum bounds that
+        of the allocation program, and equals it where v is the optimum. Newton's method is to make this v the next one.
+        """
+        utility, C = self.utility, self.classes
+        assert isinstance(utility, Minimum)
+        v = min(value, self.highest)
+        lp, variables = self._rows()
+        t = variables["t"] = lp.variables(1, name="t", implied=(0.0, self.highest))
+        slope = utility.slope(v)
+        free = C.count * (utility.needed(v) - slope * v)
+        lp.constrain(self.levels @ variables["x"] - (C.count * slope)[:, np.newaxis] @ t >= free, name="levels")
+        lp.maximise(t)
+        if self.extend is not None:
+            self.extend(lp, variables, C)
         return lp
 
     def tangent_duals(self, linear: FloatArray, cones: FloatArray) -> FloatArray:
@@ -267,8 +275,9 @@ class AllocationProgram:
                 raise UsageError(f"a total of {utility.function} utilities is not linear; lower it with to_conic()")
             lp.maximise((sp.csr_matrix(utility.weight[np.newaxis, :]) @ self.levels) @ x)
         else:
-            highest = float(self.highest_level.min(initial=np.inf)) if len(C) else 0.0
-            t = variables["t"] = lp.variables(1, name="t", implied=(0.0, highest))
+            if self.delayed:
+                raise UsageError("a minimum with delays is not linear: it is solved by a sequence of tangents")
+            t = variables["t"] = lp.variables(1, name="t", implied=(0.0, self.highest))
             lp.constrain(self.levels @ x - C.count[:, np.newaxis] @ t >= 0.0, name="levels")
             lp.maximise(t)
         if self.extend is not None:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import UsageError
 
 
@@ -116,3 +116,36 @@ def refuse_nan(arrays: LinearArrays) -> None:
     ):
         if np.isnan(bounds).any():
             raise UsageError(f"the program has a NaN among its {name}")
+
+
+def with_entries(matrix: sp.csc_matrix, rows: IntArray, columns: IntArray, values: FloatArray) -> sp.csc_matrix:
+    """A matrix with some entries replaced, or added where it has none."""
+    keys = _keys(matrix)
+    wanted = np.asarray(columns, np.int64) * matrix.shape[0] + rows
+    place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+    if len(keys) and (keys[place] == wanted).all():
+        data = matrix.data.copy()
+        data[place] = values
+        return sp.csc_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    grown = matrix.tolil()
+    grown[rows, columns] = values
+    return sp.csc_matrix(grown)
+
+
+def differing_entries(old: sp.csc_matrix, new: sp.csc_matrix) -> tuple[IntArray, IntArray, FloatArray]:
+    """(rows, columns, new values) of the entries in which two matrices of one shape differ."""
+    same = np.array_equal(old.indptr, new.indptr) and np.array_equal(old.indices, new.indices)
+    if same:
+        place = np.flatnonzero(old.data != new.data)
+        columns = np.searchsorted(new.indptr, place, side="right") - 1
+        return new.indices[place].astype(np.int64), columns.astype(np.int64), new.data[place]
+    difference = sp.coo_matrix(new - old)
+    rows, columns = difference.row[difference.data != 0], difference.col[difference.data != 0]
+    return rows.astype(np.int64), columns.astype(np.int64), np.asarray(sp.csr_matrix(new)[rows, columns]).ravel()
+
+
+def _keys(matrix: sp.csc_matrix) -> IntArray:
+    """Places of the entries in the order of columns, then rows: ascending, as indices are sorted."""
+    matrix.sort_indices()
+    columns = np.repeat(np.arange(matrix.shape[1], dtype=np.int64), np.diff(matrix.indptr))
+    return columns * matrix.shape[0] + matrix.indices

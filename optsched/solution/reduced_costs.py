@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.program import AllocationProgram, LinearArrays, SideRows
-from optsched.program.allocation import Total
+from optsched.program.utility import Total
 from optsched.solution.certificate import dual_bound, noise_of
 
 SAME_RATIO = 1e-9

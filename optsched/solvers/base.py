@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverUnavailable
 from optsched.program import ConicProgram, LinearArrays, TimelineProgram
-from optsched.program.arrays import Block
+from optsched.program.arrays import Block, differing_entries, with_entries
 from optsched.solution.values import Basis, Values
 
 
@@ -117,9 +117,7 @@ class Session(ABC):
 
     def set_coefficients(self, rows: IntArray, columns: IntArray, values: FloatArray) -> None:
         """Set single coefficients of A."""
-        matrix = self.arrays.A.tolil()
-        matrix[rows, columns] = values
-        self.arrays = replace(self.arrays, A=sp.csc_matrix(matrix))
+        self.arrays = replace(self.arrays, A=with_entries(self.arrays.A, rows, columns, values))
         self._changed("coefficients")
 
     def add_columns(
@@ -169,6 +167,22 @@ class Session(ABC):
             )
             return
         self._start = start
+
+    def become(self, arrays: LinearArrays) -> None:
+        """Change the program into another one with the same columns and rows, by what differs."""
+        if arrays.shape != self.arrays.shape or not np.array_equal(arrays.integer, self.arrays.integer):
+            raise ValueError(f"a program of the shape {self.arrays.shape} cannot become one of {arrays.shape}")
+        entries = differing_entries(self.arrays.A, arrays.A)
+        if len(entries[0]):
+            self.set_coefficients(*entries)
+        if not np.array_equal(arrays.cost, self.arrays.cost):
+            self.set_cost(arrays.cost)
+        if not (np.array_equal(arrays.lower, self.arrays.lower) and np.array_equal(arrays.upper, self.arrays.upper)):
+            self.set_bounds(arrays.lower, arrays.upper)
+        old = self.arrays
+        if not (np.array_equal(arrays.row_lower, old.row_lower) and np.array_equal(arrays.row_upper, old.row_upper)):
+            self.set_rows(arrays.row_lower, arrays.row_upper)
+        self.arrays = arrays
 
     def _changed(self, what: str) -> None:
         """Called after the arrays changed; a back-end that changes its model in place overrides the setters."""

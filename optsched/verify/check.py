@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from optsched.assembly import load
-from optsched.engine import STOPPED, Engine
+from optsched.engine import Engine
 from optsched.formulation import by_job
 from optsched.instance import Instance
+from optsched.outcome import STOPPED
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver

@@ -10,7 +10,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.instance.reading import join, listed
 from optsched.program import AllocationProgram, LinearArrays
-from optsched.program.allocation import Total
+from optsched.program.utility import Total
 from optsched.solution import Allocation, Termination, certify_point, dual_bound, gap_of
 from optsched.solution.certificate import OPTIMALITY, alike, dual_residual, noise_of, worst_row
 from optsched.solution.document import SolutionDocument

@@ -1,0 +1,90 @@
+"""Finish-time fairness (Themis): nobody is much later than with a slice of the cluster to itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import scipy.sparse as sp
+from pydantic import Field
+
+from formulations.reference_rates import isolated_shares, on_reference_pool, reference_columns, without_rate
+from optsched.arrays import FloatArray
+from optsched.candidates import Classes
+from optsched.formulation import Formulation, FormulationOptions
+from optsched.program import AllocationProgram, Minimum
+
+
+class FinishTimeFairness(Formulation):
+    """Minimise the largest ratio of a job's finish time to its finish time alone in 1/n of the cluster.
+
+    Sets, x, T, n, time and capacity as in `formulations.max_min_fairness`.
+    Parameters
+        t_k       seconds since the arrival (age);  N_k steps left
+        iso_k     = sum_j T_kj y_kj, the isolated throughput, y as in `formulations.isolated`
+        C_k       isolated time so far (``history.isolated_time``): what the steps done would have taken isolated, s
+        D_k       = C_k + N_k / iso_k, the job's finish time in isolation, s
+        thr_k(x)  = sum_c T_kc x_c / n_k
+    Program
+        minimise  max_k rho_k,   rho_k = ( t_k + N_k / thr_k(x) ) / D_k    s.t.  time, capacity
+
+        With level_k = thr_k D_k / N_k and a_k = t_k / D_k this is  rho_k = a_k + 1 / level_k,  so that
+
+        maximise  t = 1 / rho   s.t.   level_k(x) >= t / (1 - a_k t)  for every class k,  time, capacity
+
+        which is convex: the right side is replaced by its tangent (a linear program, whose optimum is a bound), the
+        optimum is where the next tangent is taken, and so on until the value of the point meets the bound (Newton's
+        method; one linear program if nobody has waited). Weights don't count.
+
+    Options
+        agnostic        every pool counts as the reference pool: T_kc := rate on ``reference_pool`` wherever the job
+                        can run.
+        reference_pool  name of a pool; needed with agnostic.
+
+    References
+        K. Mahajan et al. "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020 (the metric); D. Narayanan et
+        al., OSDI 2020, section 4.2 (the program; there one convex program, without a certificate).
+    """
+
+    name = "finish-time-fairness"
+    aliases = ("themis",)
+    reads = frozenset({"steps_left", "arrival", "isolated_time", "gang"})
+    sense = "min"
+    objective_words = "largest finish-time ratio rho"
+
+    class Options(FormulationOptions):
+        """Options of finish-time fairness."""
+
+        agnostic: bool = False
+        reference_pool: str | None = Field(default=None, description="pool whose rates stand for all (agnostic)")
+
+    def build(self, C: Classes) -> AllocationProgram:
+        """See the class."""
+        t, N, past = C.instance.now - C.arrival, C.steps_left, C.isolated_time
+        throughput = C.throughput
+        _, T = reference_columns(C)
+        if self.options.agnostic:
+            reference = on_reference_pool(C, self.options.reference_pool, self.name)
+            throughput = sp.csr_matrix(sp.diags_array(reference) @ C.member)
+            T = np.where(T > 0, reference[:, np.newaxis], 0.0)
+        _, y = isolated_shares(C)
+        iso: FloatArray = (T * y).sum(axis=1)
+        if (iso <= 0).any():
+            raise without_rate(C, int(iso.argmin()))
+        D = past + N / iso
+        levels = sp.csr_matrix(sp.diags_array(D / N) @ throughput)
+        return AllocationProgram(C, Minimum(t / D if (t > 0).any() else None), levels)
+
+    def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
+        """rho of every job."""
+        program = self.build(C)
+        assert isinstance(program.utility, Minimum)
+        return {"rho": 1.0 / program.utility.reached(program.level(x))}
+
+    def report(self, value: float) -> float:
+        """rho = 1 / t."""
+        return 1.0 / value if value > 0 else float("inf")
+
+    def worth(self, value: float) -> float:
+        """Decrease of rho per unit of t: 1 / t^2."""
+        return 1.0 / value**2 if value > 0 else 0.0

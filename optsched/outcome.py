@@ -1,0 +1,51 @@
+"""What comes out of a run of a solver, certified."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from optsched.arrays import FloatArray
+from optsched.solution.certificate import Certificate
+from optsched.solution.explanation import Conflict
+from optsched.solution.solution import Status
+from optsched.solution.values import Termination, Values
+from optsched.solvers import Solver
+
+NO_OPTIMUM = (Termination.INFEASIBLE, Termination.UNBOUNDED, Termination.INFEASIBLE_OR_UNBOUNDED)
+STOPPED = (Termination.TIME_LIMIT, Termination.WORK_LIMIT, Termination.GAP_LIMIT, Termination.INTERRUPTED)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A certified run.
+
+    Attributes
+    ----------
+    values : Values
+        What the solver said.
+    x : FloatArray or None
+        The point (of an allocation program: cleaned totals of the class columns).
+    value : float or None
+        Its objective, recomputed.
+    bound : float or None
+        Rigorous from the duals, else the solver's claim.
+    bound_source : str
+    certificate : Certificate
+    status : Status
+    duals : mapping, or None
+        Row duals by block.
+    conflicts : tuple of Conflict
+    solver : str
+    """
+
+    values: Values
+    x: FloatArray | None
+    value: float | None
+    bound: float | None
+    bound_source: str
+    certificate: Certificate
+    status: Status
+    solver: type[Solver]
+    duals: Mapping[str, FloatArray] | None = None
+    conflicts: tuple[Conflict, ...] = ()
