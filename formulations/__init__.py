@@ -13,5 +13,6 @@ CATALOGUE: dict[str, str] = {
     "proportional-fairness": "formulations.alpha_fairness:ProportionalFairness",
     "smd": "formulations.smd:Smd",
     "smd-tight": "formulations.smd:SmdTight",
+    "water-filling": "formulations.water_filling:WaterFilling",
 }
 """Registry name -> "module:Class"."""

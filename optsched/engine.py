@@ -163,7 +163,7 @@ class Engine:
             session = self.open(arrays, solver)
             values = self.run(session)
             if values.x is None or values.termination in NO_OPTIMUM:
-                return self._without_point(arrays, values, None, session)
+                return self.without_point(arrays, values, None, session)
             x = self._point(values.x, arrays.shape[1])
             x = x if clean is None else clean(x)
             return self.certified(arrays, values, x, x, arrays.objective(x), values.y, zero=True)
@@ -186,22 +186,30 @@ class Engine:
     def _second_try(self, once: Callable[..., Outcome], arrays: LinearArrays) -> Outcome:
         """Run once, and by a solver of another kind if `auto` chose and the certificate does not hold."""
         outcome = once()
-        if self.solver == "auto" and not outcome.certificate.ok and not arrays.is_integer:
-            other = "highs-ipm" if outcome.solver.name == "clarabel" else "clarabel"
-            first, why = self.reason, "; ".join(outcome.certificate.problems)
-            self.rebuilt.append(f"solved again by {other}, as of {outcome.solver.name}'s answer: {why}")
-            log.info(self.rebuilt[-1])
-            second = once(other)
-            self.reason = f"{first}; {outcome.solver.name} left a certificate that does not hold"
-            return second
-        return outcome
+        if arrays.is_integer or (other := self.another(outcome)) is None:
+            return outcome
+        first = self.reason
+        second = once(other)
+        self.reason = first
+        return second
+
+    def another(self, outcome: Outcome) -> str | None:
+        """A solver of another kind, if `auto` chose and the certificate does not hold; the reason is told."""
+        if self.solver != "auto" or outcome.certificate.ok:
+            return None
+        other = "highs-ipm" if outcome.solver.name == "clarabel" else "clarabel"
+        why = "; ".join(outcome.certificate.problems)
+        self.rebuilt.append(f"solved again by {other}, as of {outcome.solver.name}'s answer: {why}")
+        log.info(self.rebuilt[-1])
+        self.reason = f"{self.reason}; {outcome.solver.name} left a certificate that does not hold"
+        return other
 
     def _solve_once(self, program: AllocationProgram, arrays: LinearArrays, solver: str | None = None) -> Outcome:
         start = None if self.start is None else program.complete(program.repaired(self.start))
         session = self.open(arrays, solver, start)
         values = self.run(session)
         if values.x is None or values.termination in NO_OPTIMUM:
-            return self._without_point(arrays, values, program, session)
+            return self.without_point(arrays, values, program, session)
         return self.certified_allocation(program, arrays, values, values.y)
 
     def _solve_conic(self, program: AllocationProgram) -> Outcome:
@@ -210,7 +218,7 @@ class Engine:
         values = self.record(solver().solve_conic(cones, self.limits_left()))
         if values.x is None:
             arrays = program.feasible_set().arrays
-            return self._without_point(arrays, values, program, None)
+            return self.without_point(arrays, values, program, None)
         assert values.y is not None and cones.linear is not None
         x = self._cleaned(program, values)
         linear = cones.linear.duals(values.y, cones.maximise)
@@ -227,7 +235,7 @@ class Engine:
             values = self.run(session)
             if values.x is None or values.termination in NO_OPTIMUM:
                 if best is None:
-                    return self._without_point(program.feasible_set().arrays, values, program, None)
+                    return self.without_point(program.feasible_set().arrays, values, program, None)
                 best = replace(best, termination=values.termination)
                 break  # stopped: the best point so far, with the bound of the tangent before
             told = arrays.objective(values.x)
@@ -275,13 +283,13 @@ class Engine:
             if program.free_to_lift and program.value(even) > program.value(x):
                 x = even
         if program.integral and (program.classes.member @ x > program.classes.count).any():
-            raise SolverCrashed(f"solver {self._name} returned a point in which a whole job runs twice")
+            raise SolverCrashed(f"solver {self.name} returned a point in which a whole job runs twice")
         return x
 
     def _point(self, x: FloatArray, columns: int) -> FloatArray:
         """The first columns of a solver's point, which must be there and finite."""
         if x.ndim != 1 or len(x) < columns or not np.isfinite(x[:columns]).all():
-            raise SolverCrashed(f"solver {self._name} returned a point with infinite or missing entries")
+            raise SolverCrashed(f"solver {self.name} returned a point with infinite or missing entries")
         return x[:columns]
 
     def certified(
@@ -358,23 +366,25 @@ class Engine:
         )  # fmt: skip
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """Name of the solver in use."""
         return "?" if self.chosen is None else self.chosen.name
 
-    def _without_point(
+    def without_point(
         self, arrays: LinearArrays, values: Values, program: AllocationProgram | None, session: Session | None
     ) -> Outcome:
+        """The outcome of a run that left no point: a proof that none exists, or that it was stopped."""
         assert self.chosen is not None
         if values.termination in STOPPED or values.termination is Termination.IMPRECISE:
             return self.nothing_found(values)
         if values.termination not in NO_OPTIMUM:
-            raise SolverCrashed(f"solver {self._name} stopped with {values.words!r} and no point")
+            raise SolverCrashed(f"solver {self.name} stopped with {values.words!r} and no point")
         needed, proof, loosened = least_violation(arrays, self.limits_left())
         if needed <= FEASIBILITY:
             if values.termination is Termination.INFEASIBLE:
-                raise SolverCrashed(f"solver {self._name} claims that a feasible program is infeasible")
+                raise SolverCrashed(f"solver {self.name} claims that a feasible program is infeasible")
             if is_bounded(arrays):
-                raise SolverCrashed(f"solver {self._name} claims that a feasible, bounded program is unbounded")
+                raise SolverCrashed(f"solver {self.name} claims that a feasible, bounded program is unbounded")
             return Outcome(
                 replace(values, termination=Termination.UNBOUNDED), None, None, None, "none",
                 Certificate(True, "claimed", {}), Status.UNBOUNDED, self.chosen,

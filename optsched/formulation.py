@@ -22,7 +22,6 @@ from optsched.outcome import Outcome
 from optsched.planning import solve_plan
 from optsched.program import AllocationProgram, LinearProgram, SideRows, Variables
 from optsched.program.utility import Total
-from optsched.proof import proved_allocation
 from optsched.solution import (
     Allocation,
     Certificate,
@@ -34,6 +33,8 @@ from optsched.solution import (
     Termination,
 )
 from optsched.solution.plan import LinearPlan, Plan
+from optsched.solution.stage import Stage
+from optsched.staging import solve_allocation
 
 Extend = Callable[[LinearProgram, Mapping[str, Variables], Classes], None]
 """A researcher's own rows: called with the program, its blocks of variables by name, and the classes."""
@@ -178,8 +179,8 @@ class Formulation(ABC):
         if not isinstance(program, AllocationProgram):
             planned = solve_plan(engine, program)
             return self.solution(candidates, program, planned.outcome, engine, planned.schedule)
-        outcome = proved_allocation(engine, program, engine.solve_allocation(program))
-        return self.solution(candidates, program, outcome, engine)
+        answer = solve_allocation(engine, program)
+        return self.solution(candidates, answer.program, answer.outcome, engine, stages=answer.stages)
 
     def solution(
         self,
@@ -188,6 +189,7 @@ class Formulation(ABC):
         outcome: Outcome,
         engine: Engine,
         schedule: Schedule | None = None,
+        stages: tuple[Stage, ...] = (),
     ) -> Solution:
         """An outcome of the engine in the units of the formulation."""
         C = program.classes
@@ -227,6 +229,7 @@ class Formulation(ABC):
             certificate=outcome.certificate,
             allocation=None if x is None else Allocation(C, x, integral),
             schedule=schedule,
+            stages=stages,
             figures={} if x is None or planned else by_job(C, self.figures(C, x)),
             prices=prices,
             duals=None if planned else outcome.duals,

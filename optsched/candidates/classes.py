@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 READABLE = {
     "weight": "weight", "steps": "steps", "steps_left": "steps_left", "arrival": "arrival", "deadline": "deadline",
     "soft_deadline": "soft_deadline", "tenant": "tenant", "preemptible": "preemptible", "restart_cost": "restart_cost",
-    "isolated_time": "isolated_time",
+    "isolated_time": "isolated_time", "queue": "queue",
 }  # fmt: skip
 """Job arrays that a formulation may declare in ``reads``; the gang belongs to the kind and is always known."""
 
@@ -133,7 +133,7 @@ class Classes:
     def _read(self, name: str) -> Any:
         if name not in self.reads:
             raise KeyError(f"{name!r} is read but not declared: jobs of one class may differ in it")
-        return getattr(self.instance.jobs_table, READABLE[name])[self.first]
+        return _array(self.instance, name)[self.first]
 
     @property
     def gang(self) -> FloatArray:
@@ -172,6 +172,11 @@ class Classes:
         return self._read("isolated_time")  # type: ignore[no-any-return]
 
     @property
+    def queue(self) -> IntArray:
+        """Place in the queue of a tenant that serves its jobs in the order of their arrival, 0 for other jobs."""
+        return self._read("queue")  # type: ignore[no-any-return]
+
+    @property
     def tenant(self) -> IntArray:
         """Row of the instance's tenants, -1 for none."""
         return self._read("tenant")  # type: ignore[no-any-return]
@@ -206,6 +211,11 @@ class Classes:
         return f"job {name}" + (f" (and {others} like it)" if others else "")
 
 
+def _array(instance: Instance, name: str) -> Any:
+    """A job array by its name in ``reads``."""
+    return instance.queue if name == "queue" else getattr(instance.jobs_table, READABLE[name])
+
+
 def build_classes(candidates: Candidates, reads: frozenset[str]) -> Classes:
     """Merge kinds x the declared job arrays into classes, and columns of kinds into columns of classes."""
     unknown = reads - set(READABLE) - {"gang"}
@@ -214,7 +224,7 @@ def build_classes(candidates: Candidates, reads: frozenset[str]) -> Classes:
     table, kinds = candidates.instance.jobs_table, candidates.kinds
     placed = np.flatnonzero(candidates.absence == Absence.PRESENT)
     if candidates.aggregate:
-        arrays = [kinds.of_job, *(getattr(table, READABLE[name]) for name in sorted(reads - {"gang"}))]
+        arrays = [kinds.of_job, *(_array(candidates.instance, name) for name in sorted(reads - {"gang"}))]
         if len(placed) < len(table):
             arrays = [array[placed] for array in arrays]
         groups = group_rows(arrays, len(placed))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from optsched.arrays import IntArray
 from optsched.instance.cluster import Cluster, Tenant
 from optsched.instance.documents import FORMAT
 from optsched.instance.tables import JobTable, OptionTable, RateTable
@@ -107,6 +108,22 @@ class Instance:
         from optsched.instance.digest import content_hash
 
         return content_hash(self)
+
+    @cached_property
+    def queue(self) -> IntArray:
+        """Place of each job, from 1, in the queue of its tenant if that has the policy fifo, else 0.
+
+        In the order of arrival, then of the file.
+        """
+        table = self.jobs_table
+        queued = np.array([tenant.policy == "fifo" for tenant in self.tenants] + [False])[table.tenant]
+        jobs = np.flatnonzero(queued)
+        jobs = jobs[np.lexsort((jobs, table.arrival[jobs], table.tenant[jobs]))]
+        tenant, number = table.tenant[jobs], np.arange(len(jobs))
+        first = np.flatnonzero(np.append(True, tenant[1:] != tenant[:-1])) if len(jobs) else number
+        place = np.zeros(len(table), np.int64)
+        place[jobs] = number - np.repeat(first, np.diff(np.append(first, len(jobs)))) + 1
+        return place
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Instance:

@@ -196,7 +196,7 @@ class AllocationProgram:
 
     def feasible_set(self) -> LinearProgram:
         """Time, capacity and side rows, without an objective."""
-        return self._rows()[0]
+        return self.bare()[0]
 
     def tangent(self, x: FloatArray, duals: FloatArray | None = None) -> LinearProgram:
         """The linear program with a concave utility replaced by its tangent at x, or near x where the duals say.
@@ -221,7 +221,7 @@ class AllocationProgram:
             with np.errstate(over="ignore"):
                 told = utility.level(np.where(slope > 0, slope, 1.0))
             v = np.where((slope > 0) & (told < LARGEST_LEVEL), told, v)
-        lp, variables = self._rows()
+        lp, variables = self.bare()
         level = lp.variables(len(C), name="level", implied=(0.0, self.highest_level))
         lp.constrain(self.levels @ variables["x"] - sp.diags_array(C.count) @ level >= 0.0, name="levels")
         slope, size = utility.slope(v), C.count * utility.weight
@@ -239,7 +239,7 @@ class AllocationProgram:
         utility, C = self.utility, self.classes
         assert isinstance(utility, Minimum)
         v = min(value, self.highest)
-        lp, variables = self._rows()
+        lp, variables = self.bare()
         t = variables["t"] = lp.variables(1, name="t", implied=(0.0, self.highest))
         slope = utility.slope(v)
         free = C.count * (utility.needed(v) - slope * v)
@@ -255,7 +255,7 @@ class AllocationProgram:
         place = 2 if self.utility.function == "log" else 0 if self.utility.exponent > 0 else 1
         return np.concatenate([linear, -cones.reshape(-1, 3)[:, place] / self.classes.count])
 
-    def _rows(self) -> tuple[LinearProgram, dict[str, Variables]]:
+    def bare(self) -> tuple[LinearProgram, dict[str, Variables]]:
         """x with its time, capacity and side rows; no objective."""
         C = self.classes
         lp = LinearProgram()
@@ -268,7 +268,7 @@ class AllocationProgram:
 
     def _lowered(self) -> tuple[LinearProgram, dict[str, Variables]]:
         C, utility = self.classes, self.utility
-        lp, variables = self._rows()
+        lp, variables = self.bare()
         x = variables["x"]
         if isinstance(utility, Total):
             if utility.function != "linear":
@@ -291,7 +291,7 @@ class AllocationProgram:
         if not isinstance(self.utility, Total) or self.utility.function == "linear":
             return linear_to_conic(self.to_linear().arrays)
         C, utility = self.classes, self.utility
-        lp, _ = self._rows()
+        lp, _ = self.bare()
         u = lp.variables(len(C), name="u", lower=-np.inf)
         lp.maximise((C.count * utility.weight)[np.newaxis, :] @ u)
         return self._with_utility_cones(linear_to_conic(lp.arrays), utility)

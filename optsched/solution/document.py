@@ -58,6 +58,9 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
     }
     if solution.figures:
         document["figures"] = {name: dict(figure) for name, figure in solution.figures.items()}
+    if solution.stages:
+        rows = sum(sum(map(len, stage.duals.values())) for stage in solution.stages if stage.duals is not None)
+        document["stages"] = [stage.to_record(all_duals or rows <= DUAL_ROWS) for stage in solution.stages]
     if solution.schedule is not None:
         document["schedule"] = solution.schedule.to_records()
     if solution.rounds is not None:
@@ -178,6 +181,16 @@ class PlacementRow(_Model):
     reason: str | None = None
 
 
+class StageDocument(_Model):
+    """A program that was solved before the last one."""
+
+    name: str
+    value: Number
+    bound: Number | None
+    duals: dict[str, list[Number]] | None
+    kept: dict[str, list[Number]]
+
+
 class SolutionDocument(_Model):
     """A whole solution file."""
 
@@ -206,6 +219,7 @@ class SolutionDocument(_Model):
     metrics: dict[str, Any]
     timings: dict[str, Number]
     figures: dict[str, dict[str, Number]] | None = None
+    stages: list[StageDocument] | None = None
     schedule: list[ScheduleRow] | None = None
     rounds: RoundsDocument | None = None
     placement: list[PlacementRow] | None = None

@@ -19,6 +19,7 @@ from optsched.solution.explanation import Conflict
 from optsched.solution.placement import Placement
 from optsched.solution.rounds import Rounds
 from optsched.solution.schedule import Schedule
+from optsched.solution.stage import Stage
 from optsched.solution.values import Termination
 
 DUAL_ROWS = 100_000
@@ -95,6 +96,8 @@ class Solution:
         GPUs of what runs first, if asked for.
     figures : mapping of name -> job -> number
         Figures of each job in the words of the formulation, as the normalised throughput of water filling.
+    stages : tuple of Stage
+        Programs that were solved before the last one, whose optima it keeps.
     """
 
     candidates: Candidates
@@ -119,6 +122,7 @@ class Solution:
     rounds: Rounds | None = None
     placement: Placement | None = None
     figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    stages: tuple[Stage, ...] = ()
 
     @property
     def instance(self) -> Instance:

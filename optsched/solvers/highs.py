@@ -22,6 +22,7 @@ from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.raw_log import caught_output
 
 IIS_STRATEGY = 4
+AGAIN = "solved again by simplex from the start, as HiGHS ended in a solve error"
 
 
 def _highspy() -> Any:
@@ -128,10 +129,18 @@ class HighsSession(Session):
         self._started = self._last_event = time.perf_counter()
         self._watch()
         failure: list[BaseException] = []
+        again: list[str] = []
+
+        failed = self._module.HighsModelStatus.kSolveError
 
         def work() -> None:
             try:
                 highs.run()
+                if highs.getModelStatus() == failed and (self._warm or self._algorithm == "ipm"):
+                    highs.clearSolver()  # the basis of the last run may have led it astray
+                    highs.setOptionValue("solver", "simplex")
+                    highs.run()
+                    again.append(AGAIN)
             except BaseException as error:  # handed to the caller's thread below
                 failure.append(error)
             finally:
@@ -146,7 +155,7 @@ class HighsSession(Session):
         if failure:
             raise SolverCrashed(f"HiGHS raised {type(failure[0]).__name__}: {failure[0]}")
         self._warm = True
-        return self._values(reasons, time.perf_counter() - self._started)
+        return self._values((*reasons, *again), time.perf_counter() - self._started)
 
     def _apply(self, limits: Limits) -> None:
         highs = self._highs

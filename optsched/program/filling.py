@@ -1,0 +1,265 @@
+"""Water filling: the state of a lexicographic max-min, and the linear program of each of its stages.
+
+All levels rise along a path that is known in advance as long as only jobs drop out that have reached the highest level
+that they can have at all (alone, all the time): the clock of these events and the level of every class at any clock
+are in closed form. How far along the path the cluster's capacity reaches is for a linear program to say, one segment
+of the path between two events at a time:
+
+    maximise  d   s.t.  level_k(x) >= L_k + r_k d   for every class k,  time, capacity, side rows,  d <= width
+
+L_k is the level at the segment's start, r_k the rate there (0 for who is frozen or waits). Where the optimum lies
+inside the segment, somebody is held: a class with a positive dual has this level in every optimal solution, as
+complementary slackness says, and so cannot rise while nobody falls. It is frozen, and the others go on. A class that
+waits at level 0, and whose columns all have a negative reduced cost, has nothing in any optimal solution: it is frozen
+at 0. The duals so prove the whole vector of levels, stage by stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.program.allocation import AllocationProgram, SideRows
+from optsched.program.arrays import LinearArrays
+from optsched.program.utility import LexicographicMinimum, Total
+
+SAME = 1e-12
+"""Relative difference of two clocks at which events coincide."""
+HELD = 1e-6
+"""Share of the largest dual above which a class counts as held."""
+HOLDING = 1e-3
+"""Least sum of the duals of the levels, which is 1 where they alone hold the rise."""
+LOOSE, LOOSEST = 1e-10, 1e-7
+"""Relative slack of levels that were reached before, which a solver meets up to its tolerance only; and the most."""
+
+
+@dataclass(frozen=True)
+class Path:
+    """Where every class is at any clock, if only jobs at their highest level drop out.
+
+    Attributes
+    ----------
+    start : float
+        Clock now.
+    ends : FloatArray, shape (K,)
+        Clock at which each class is at its highest level; inf for those that are frozen.
+    begins : FloatArray, shape (K,)
+        Clock from which it rises.
+    breaks : FloatArray, shape (B,)
+        ``start`` and all different ends, ascending.
+    """
+
+    filling: Filling
+    start: float
+    begins: FloatArray
+    ends: FloatArray
+    breaks: FloatArray
+
+    def at(self, clock: float) -> tuple[FloatArray, FloatArray]:
+        """Level and rate of every class at a clock (after the events of that clock), both of shape (K,)."""
+        filling, utility = self.filling, self.filling.utility
+        over = self.ends <= clock * (1 + SAME)
+        rising = ~filling.frozen & ~over & (self.begins <= clock * (1 + SAME))
+        rate = np.where(rising, filling.unit_rate, 0.0)
+        level = np.where(over, filling.highest, filling.level)
+        alone, queued = filling.alone, filling.in_queue
+        straight = rising & (alone | queued)
+        level = np.where(straight, level + rate * (clock - np.where(queued, self.begins, self.start)), level)
+        shared = rising & ~alone & ~queued
+        if shared.any():
+            weight = np.bincount(utility.group[shared], filling.mass[shared], minlength=len(utility.group_weight))
+            pace = np.divide(utility.group_weight, weight, out=np.zeros(len(weight)), where=weight > 0)
+            out = over & ~alone & ~queued
+            since = np.full(len(weight), self.start)
+            np.maximum.at(since, utility.group[out], self.ends[out])
+            risen = np.zeros(len(weight))  # of the group's own clock, in units of p / s
+            np.maximum.at(risen, utility.group[out], ((filling.highest - filling.level) / filling.unit_rate)[out])
+            risen = risen + pace * (clock - since)
+            level = np.where(shared, filling.level + filling.unit_rate * risen[utility.group], level)
+            rate = np.where(shared, rate * pace[utility.group], rate)
+        return np.minimum(level, filling.highest), rate
+
+
+class Filling:
+    """The state of water filling: levels reached, who is frozen, and the clock.
+
+    Parameters
+    ----------
+    program : AllocationProgram
+        With a lexicographic minimum of positive weights.
+    """
+
+    def __init__(self, program: AllocationProgram) -> None:
+        assert isinstance(program.utility, LexicographicMinimum)
+        self.program, self.utility = program, program.utility
+        self.highest = program.highest_level
+        classes = len(self.highest)
+        self.level = np.zeros(classes)
+        self.frozen = self.highest <= 0
+        self.clock = 0.0
+        self.loose = LOOSE
+        group = self.utility.group
+        self.alone = group < 0
+        self.in_queue = (
+            ~self.alone & self.utility.queued[group] if len(self.utility.queued) else np.zeros_like(self.alone)
+        )
+        self.mass = program.classes.count * self.utility.weight
+        own = np.where(self.in_queue, self.utility.group_weight[group] if len(self.utility.queued) else 1.0, 0.0)
+        self.unit_rate = np.where(self.in_queue, own, self.utility.weight) / self.utility.gang
+
+    @property
+    def done(self) -> bool:
+        """Whether nobody can rise."""
+        return bool(self.frozen.all())
+
+    # --- the path --------------------------------------------------------------------------------------------------
+
+    def path(self) -> Path:
+        """The path from here on."""
+        free = ~self.frozen
+        begins, ends = np.full(len(free), self.clock), np.full(len(free), np.inf)
+        with np.errstate(divide="ignore"):
+            need = np.where(free, (self.highest - self.level) / self.unit_rate, 0.0)
+        alone = free & self.alone
+        ends[alone] = self.clock + need[alone]
+        self._queue(np.flatnonzero(free & self.in_queue), need, begins, ends)
+        self._share(np.flatnonzero(free & ~self.alone & ~self.in_queue), need, ends)
+        clocks = np.sort(ends[free])
+        clocks = clocks[np.append(True, np.diff(clocks) > SAME * clocks[:-1])] if len(clocks) else clocks
+        clocks = clocks[clocks > self.clock * (1 + SAME)]
+        return Path(self, self.clock, begins, ends, np.append(self.clock, clocks))
+
+    def _queue(self, members: IntArray, need: FloatArray, begins: FloatArray, ends: FloatArray) -> None:
+        """Members of a queue take their turns one after the other."""
+        if not len(members):
+            return
+        members = members[np.lexsort((self.utility.place[members], self.utility.group[members]))]
+        group = self.utility.group[members]
+        ends[members] = self.clock + _cumulated(need[members], group)
+        begins[members] = ends[members] - need[members]
+        first = np.append(True, group[1:] != group[:-1])
+        begins[members[first]] = self.clock
+
+    def _share(self, members: IntArray, need: FloatArray, ends: FloatArray) -> None:
+        """Members of a group that shares its weight rise the faster the fewer they are."""
+        if not len(members):
+            return
+        members = members[np.lexsort((need[members], self.utility.group[members]))]
+        group, mass, clock = self.utility.group[members], self.mass[members], need[members]
+        first = np.append(True, group[1:] != group[:-1])
+        total = np.bincount(group, mass, minlength=len(self.utility.group_weight))
+        before = np.where(first, 0.0, np.append(0.0, clock[:-1]))
+        left = total[group] - (_cumulated(mass, group) - mass)
+        ends[members] = self.clock + _cumulated(
+            (clock - before) * np.maximum(left, mass) / self.utility.group_weight[group], group
+        )
+
+    # --- one stage -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _base(self) -> LinearArrays:
+        lp, variables = self.program.bare()
+        rise = lp.variables(1, name="rise")
+        ones = np.ones((len(self.level), 1))
+        lp.constrain(self.program.levels @ variables["x"] - ones @ rise >= 0.0, name="levels")
+        lp.maximise(rise)
+        if self.program.extend is not None:
+            self.program.extend(lp, variables, self.program.classes)
+        return lp.arrays
+
+    def segment(self, path: Path, number: int) -> LinearArrays:
+        """The linear program of one segment of a path; all have the same rows and columns."""
+        base, C = self._base, self.program.classes
+        low, high = path.breaks[number], path.breaks[min(number + 1, len(path.breaks) - 1)]
+        level, rate = path.at(float(low))
+        column, rows = C.columns, base.row_block("levels").slice
+        data = base.A.data.copy()
+        data[base.A.indptr[column] : base.A.indptr[column + 1]] = -C.count * rate
+        row_lower, lower, upper = base.row_lower.copy(), base.lower.copy(), base.upper.copy()
+        row_lower[rows] = C.count * np.where(rate > 0, level, level * (1.0 - self.loose))
+        lower[column], upper[column] = -max(high, np.finfo(float).tiny), high - low
+        implied_lower, implied_upper = base.implied_lower.copy(), base.implied_upper.copy()
+        implied_lower[column], implied_upper[column] = lower[column], upper[column]
+        return replace(
+            base,
+            A=sp.csc_matrix((data, base.A.indices, base.A.indptr), shape=base.shape),
+            row_lower=row_lower,
+            lower=lower,
+            upper=upper,
+            implied_lower=implied_lower,
+            implied_upper=implied_upper,
+        )
+
+    def freeze(self, path: Path, number: int, clock: float, y: FloatArray) -> BoolArray:
+        """Go to a clock in a segment, and freeze whom the duals of its program hold there; returns who is new."""
+        arrays, C = self.segment(path, number), self.program.classes
+        _, rate = path.at(float(path.breaks[number]))
+        level, _ = path.at(clock)
+        before = self.frozen.copy()
+        self.frozen = self.frozen | (path.ends <= clock * (1 + SAME))
+        pull = C.count * rate * np.maximum(-y[arrays.row_block("levels").slice], 0.0)
+        # where the end of the segment holds the rise, the duals of the levels are rounding
+        held = (pull > HELD * pull.max(initial=0.0)) & (pull.sum() > HOLDING)
+        self.level, self.clock = np.where(before, self.level, level), clock
+        waiting = ~self.frozen & (rate <= 0)
+        if held.any() and waiting.any():
+            self.frozen |= waiting & self._starved(arrays, y)
+        self.frozen |= held
+        return self.frozen & ~before
+
+    def _starved(self, arrays: LinearArrays, y: FloatArray) -> BoolArray:
+        """Classes whose every column has a negative reduced cost: no optimal solution gives them anything."""
+        C = self.program.classes
+        reduced = -(arrays.A.T @ y)[: C.columns]
+        size = float((abs(arrays.A).T @ np.abs(y))[: C.columns].max(initial=0.0))
+        open_to = reduced >= -HELD * size
+        some = np.zeros(len(C), bool)
+        some[C.class_a[open_to]] = True
+        some[C.class_b[open_to & ~C.alone]] = True
+        return ~some
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    def final(self) -> AllocationProgram:
+        """Maximise the total of the levels, nobody below the level that filling gave."""
+        C, level = self.program.classes, self.level
+        floor = SideRows(
+            name="filling",
+            matrix=self.program.levels,
+            lower=C.count * level * (1.0 - self.loose),
+            upper=np.full(len(level), np.inf),
+            describe=lambda k: f"{C.job_name(k)} keeps the level {level[k]:.6g} that filling gives",
+        )
+        return replace(self.program, utility=Total(np.ones(len(level))), side=(*self.program.side, floor))
+
+    def last(self) -> LinearArrays:
+        """The linear program of `final`, with the column of the rise, fixed at 0: what a stage's session can become."""
+        base, C = self._base, self.program.classes
+        column, rows = C.columns, base.row_block("levels").slice
+        data, row_lower = base.A.data.copy(), base.row_lower.copy()
+        data[base.A.indptr[column] : base.A.indptr[column + 1]] = 0.0
+        row_lower[rows] = C.count * self.level * (1.0 - self.loose)
+        cost, lower, upper = np.zeros(base.shape[1]), base.lower.copy(), base.upper.copy()
+        cost[:column] = np.asarray(self.program.levels.sum(axis=0)).ravel()
+        lower[column] = upper[column] = 0.0
+        return replace(
+            base,
+            A=sp.csc_matrix((data, base.A.indices, base.A.indptr), shape=base.shape),
+            row_lower=row_lower,
+            cost=cost,
+            lower=lower,
+            upper=upper,
+        )
+
+
+def _cumulated(values: FloatArray, group: IntArray) -> FloatArray:
+    """Running sums within groups of consecutive entries."""
+    total = np.cumsum(values)
+    first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
+    before = np.append(0.0, total)[first]
+    lengths = np.diff(np.append(first, len(values)))
+    return np.asarray(total - np.repeat(before, lengths))

@@ -1,0 +1,169 @@
+"""Allocation programs that take several runs: what is solved before the last program, in one session."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.engine import Engine
+from optsched.errors import SolverCrashed
+from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
+from optsched.program import AllocationProgram, LexicographicMinimum, LinearArrays
+from optsched.program.filling import LOOSE, LOOSEST, Filling, Path
+from optsched.proof import proved_allocation
+from optsched.solution import Termination, Values
+from optsched.solution.certificate import dual_bound
+from optsched.solution.stage import Stage
+from optsched.solvers import Session
+
+log = logging.getLogger("optsched")
+
+FILLING = "filling"
+REACHED = 1e-9
+"""Relative distance from the end of a segment at which it counts as reached."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The last program, what came out of it, and the stages before it."""
+
+    program: AllocationProgram
+    outcome: Outcome
+    stages: tuple[Stage, ...] = ()
+
+
+def solve_allocation(engine: Engine, program: AllocationProgram) -> Answer:
+    """Solve an allocation program with everything that comes before its last run."""
+    if isinstance(program.utility, LexicographicMinimum):
+        return _filled(engine, program)
+    return Answer(program, proved_allocation(engine, program, engine.solve_allocation(program)))
+
+
+def _filled(engine: Engine, program: AllocationProgram) -> Answer:
+    """Water filling; where `auto` chose and the certificate does not hold, once more by a solver of another kind."""
+    answer = _fill(engine, program, None)
+    other = engine.another(answer.outcome)
+    if other is not None:
+        first = engine.reason
+        answer = _fill(engine, program, other)
+        engine.reason = first
+    return answer
+
+
+def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Answer:
+    filling = Filling(program)
+    stages: list[Stage] = []
+    session: Session | None = None
+    last: Values | None = None
+    while not filling.done:
+        path = filling.path()
+        if session is None:
+            session = engine.open(engine.build(lambda at=path: filling.segment(at, 0)), solver)  # type: ignore[misc]
+        number, values = _farthest(engine, session, filling, path)
+        if values.x is None or values.termination is not Termination.OPTIMAL:
+            return _stopped(engine, filling, values, last, stages)
+        y = _duals(engine, values, session.arrays)
+        low = float(path.breaks[number])
+        clock = max(path.start, min(low + float(values.x[program.classes.columns]), float(path.breaks[-1])))
+        bound = dual_bound(session.arrays, y)
+        frozen = filling.freeze(path, number, clock, y)
+        if not frozen.any():
+            raise SolverCrashed(f"solver {engine.name} gave duals that do not tell who holds the level at {clock:.9g}")
+        log.info("filling: level %.6g on the clock, %d classes held", clock, int(frozen.sum()))
+        stages.append(
+            Stage(FILLING, clock, None if bound is None else low + bound, _blocks(session.arrays, y),
+                  {"segment": np.array([float(number)]), "slack": np.array([filling.loose])})
+        )  # fmt: skip
+        last = values
+    final = filling.final()
+    if session is None:
+        return Answer(final, engine.solve_allocation(final), tuple(stages))
+    session.become(engine.build(filling.last))
+    values = engine.run(session)
+    if values.x is None or values.termination in NO_OPTIMUM:
+        return _stopped(engine, filling, values, last, stages)
+    arrays = engine.build(lambda: final.to_linear().arrays)
+    return Answer(final, engine.certified_allocation(final, arrays, values, values.y), tuple(stages))
+
+
+def _farthest(engine: Engine, session: Session, filling: Filling, path: Path) -> tuple[int, Values]:
+    """The segment in which the rise ends, and its optimum: first by growing steps, then by halving."""
+    low, high, number, step = 0, len(path.breaks), 0, 1
+    while True:
+        session.become(engine.build(lambda at=number: filling.segment(path, at)))  # type: ignore[misc]
+        values = engine.run(session)
+        if values.termination in STOPPED:
+            return number, values
+        width = float(path.breaks[min(number + 1, len(path.breaks) - 1)] - path.breaks[number])
+        nothing = values.x is None or values.termination in NO_OPTIMUM
+        rise = -np.inf if nothing or values.x is None else float(values.x[filling.program.classes.columns])
+        slack = REACHED * float(path.breaks[-1])
+        if nothing and number == low and filling.loose < LOOSEST:
+            filling.loose *= 10.0  # the solver met the levels of the stages before less closely than that
+            continue
+        if number > low and rise < -slack:
+            high = number
+        elif number + 1 < high and rise >= width * (1.0 - REACHED):
+            low = number + 1
+        else:
+            return number, values
+        step = min(2 * step, high - low) if high == len(path.breaks) else max((high - low) // 2, 1)
+        number = min(low + step - 1, high - 1) if high == len(path.breaks) else (low + high) // 2
+
+
+def _duals(engine: Engine, values: Values, arrays: LinearArrays) -> FloatArray:
+    y = values.y
+    if y is None or y.shape != arrays.row_upper.shape or not np.isfinite(y).all():
+        raise SolverCrashed(f"solver {engine.name} gave no duals, and filling goes by them")
+    return y
+
+
+def _blocks(arrays: LinearArrays, y: FloatArray) -> dict[str, FloatArray]:
+    return {block.name: y[block.slice] for block in arrays.rows}
+
+
+def _stopped(engine: Engine, filling: Filling, values: Values, last: Values | None, stages: Sequence[Stage]) -> Answer:
+    """What there is when a run ends without an optimum: the point of the stage before, without a bound."""
+    program, stopped = filling.program, values.termination in (*STOPPED, Termination.IMPRECISE)
+    if last is None or not stopped:
+        outcome = engine.without_point(program.feasible_set().arrays, values, program, None)
+        return Answer(program, outcome, tuple(stages))
+    final = filling.final()
+    point = replace(last, termination=values.termination, y=None, objective=None, bound=None)
+    return Answer(final, engine.certified_allocation(final, final.to_linear().arrays, point, None), tuple(stages))
+
+
+def settled(program: AllocationProgram, stages: Sequence[Stage]) -> AllocationProgram:
+    """The last program of an allocation program, given what came out of the stages before it."""
+    if not isinstance(program.utility, LexicographicMinimum):
+        return program
+    filling = Filling(program)
+    for stage in stages:
+        replayed(filling, stage)
+    return filling.final()
+
+
+def replayed(filling: Filling, stage: Stage) -> float | None:
+    """Take a stage as it was solved; returns the bound on its value that its duals give.
+
+    Raises
+    ------
+    ValueError
+        In words, if the stage does not belong to this state of the filling.
+    """
+    path = filling.path()
+    number, filling.loose = (int(stage.kept["segment"][0]), float(stage.kept["slack"][0]))
+    if not LOOSE <= filling.loose <= LOOSEST or filling.done or not 0 <= number < len(path.breaks):
+        raise ValueError("nobody rises there")
+    arrays = filling.segment(path, number)
+    duals = stage.duals or {}
+    if {block.name: len(block) for block in arrays.rows} != {name: len(block) for name, block in duals.items()}:
+        raise ValueError("its duals are not those of the rows of its program")
+    y = np.concatenate([duals[block.name] for block in arrays.rows])
+    bound = dual_bound(arrays, y)
+    filling.freeze(path, number, stage.value, y)
+    return None if bound is None else float(path.breaks[number]) + bound
