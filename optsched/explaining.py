@@ -27,6 +27,8 @@ from optsched.solution.job_explanation import (
     ways_of,
 )
 from optsched.solution.reduced_costs import ReducedCosts, reduced_costs
+from optsched.solution.stage import Stage
+from optsched.staging import settled
 
 FORMAT = "optsched-job-explanation/1"
 
@@ -131,7 +133,7 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
     )
     if absent is not None:
         return bare
-    program = _program(formulation, C)
+    program = _program(formulation, C, solution.stages)
     allocation = solution.allocation
     if allocation is None or solution.schedule is not None or program is None:
         share = None if allocation is None or solution.schedule is not None else share_of(allocation, row)
@@ -172,20 +174,22 @@ def _why_no_prices(solution: Solution) -> str | None:
     return None
 
 
-def _program(formulation: Formulation, C: Classes) -> AllocationProgram | None:
-    """The program of an allocation, None for a plan or where a side constraint cannot be met."""
+def _program(formulation: Formulation, C: Classes, stages: tuple[Stage, ...]) -> AllocationProgram | None:
+    """The last program of an allocation, None for a plan or where a side constraint cannot be met."""
     try:
         program = formulation.program(C)
     except Infeasible:
         return None
-    return program if isinstance(program, AllocationProgram) else None
+    return settled(program, stages) if isinstance(program, AllocationProgram) else None
 
 
 def _costs(solution: Solution, formulation: Formulation, program: AllocationProgram) -> ReducedCosts | None:
     """Reduced costs, if the duals of the solution prove its bound in this program."""
     assert solution.duals is not None and solution.allocation is not None
     x = solution.allocation.x
-    costs = reduced_costs(program, solution.duals, x, _side_rows_when_faster(formulation, program.classes))
+    costs = reduced_costs(
+        program, solution.duals, x, _side_rows_when_faster(formulation, program.classes, solution.stages)
+    )
     if costs is None or solution.bound is None:
         return None
     worth = formulation.worth(program.value(x))
@@ -193,13 +197,13 @@ def _costs(solution: Solution, formulation: Formulation, program: AllocationProg
     return costs if agree else None
 
 
-def _side_rows_when_faster(formulation: Formulation, C: Classes) -> tuple[SideRows, ...]:
+def _side_rows_when_faster(formulation: Formulation, C: Classes, stages: tuple[Stage, ...]) -> tuple[SideRows, ...]:
     """The side rows if every rate were twice as high."""
     faster = replace(C, rate_a=2.0 * C.rate_a, rate_b=2.0 * C.rate_b, throughput=2.0 * C.throughput)
     program = formulation.program(faster)
     assert isinstance(program, AllocationProgram)
     formulation.program(C)  # a formulation may remember the scale of what it built last
-    return program.side
+    return settled(program, stages).side
 
 
 def _records(solution: Solution, row: int) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import numpy as np
 from optsched.api import make_formulation
 from optsched.program import AllocationProgram
 from optsched.solution import Solution, Status
+from optsched.staging import settled
 
 NEGLIGIBLE = 1e-9
 
@@ -66,6 +67,7 @@ def priced_requirements(solution: Solution) -> list[dict[str, Any]]:
     program = formulation.program(solution.allocation.classes)
     if not isinstance(program, AllocationProgram):  # a plan takes no side constraints
         return []
+    program = settled(program, solution.stages)
     worth = abs(formulation.worth(program.value(solution.allocation.x)))
     told = []
     for side in program.side:

@@ -24,6 +24,7 @@ from optsched.solution import Solution
 from optsched.solution.document import SolutionDocument
 from optsched.solution.plan import Plan
 from optsched.verify.findings import Findings
+from optsched.verify.stages import settle
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,12 @@ def rebuild(
         candidates = candidates.per_job()
     try:
         classes = formulation.classes(candidates)
-        subject = Subject(document, formulation, candidates, classes, _program(formulation, classes))
+        program = _program(formulation, classes)
+        if isinstance(program, AllocationProgram) and not nothing_to_decide(program) and formulation.sense != "rule":
+            program = settle(document, program, findings)
+            if program is None:
+                return None
+        subject = Subject(document, formulation, candidates, classes, program)
         if subject.closed_form:
             _ = subject.closed  # may refuse as well: a rule takes no side constraints
     except UsageError as error:
