@@ -62,7 +62,6 @@ class Values:
         The solver's own status text.
     rebuilt : tuple of str
         Why the session could not change the loaded program in place, if so.
-    basis : Basis or None
     """
 
     termination: Termination
@@ -77,5 +76,4 @@ class Values:
     seconds: float = 0.0
     words: str = ""
     rebuilt: tuple[str, ...] = ()
-    basis: Basis | None = None
     details: Mapping[str, Any] = field(default_factory=dict)

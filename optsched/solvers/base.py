@@ -197,6 +197,10 @@ class Session(ABC):
     def run(self, limits: Limits) -> Values:
         """Solve; raises `SolverCrashed` if the back-end fails, never returns a failure as an answer."""
 
+    def basis(self) -> Basis | None:
+        """The simplex basis in which the last run ended, if there is one."""
+        return None
+
     def conflict(self) -> IntArray:
         """Rows of an irreducible infeasible subsystem; empty if none was found."""
         raise SolverUnavailable("this solver has no infeasibility analysis (iis)")

@@ -278,7 +278,6 @@ class HighsSession(Session):
             seconds=seconds,
             words=words,
             rebuilt=reasons,
-            basis=self._basis(),
         )
 
     def _termination(self, status: Any) -> Termination:
@@ -299,8 +298,9 @@ class HighsSession(Session):
             names.kUnknown: Termination.IMPRECISE,
         }.get(status, Termination.ERROR)
 
-    def _basis(self) -> Basis | None:
-        if self.arrays.is_integer:
+    def basis(self) -> Basis | None:
+        """The basis of the last run, None before one and for an integer program."""
+        if self.arrays.is_integer or self._highs is None:
             return None
         basis = self._highs.getBasis()
         if not basis.valid:

@@ -48,7 +48,7 @@ class Scaling:
         """The scaled program."""
         return replace(
             arrays,
-            A=sp.csc_matrix(sp.diags_array(self.rows) @ arrays.A @ sp.diags_array(self.columns)),
+            A=self._matrix(arrays.A),
             row_lower=arrays.row_lower * self.rows,
             row_upper=arrays.row_upper * self.rows,
             lower=arrays.lower / self.columns,
@@ -58,6 +58,12 @@ class Scaling:
             cost=self.cost(arrays.cost),
             offset=arrays.offset * self.objective,
         )
+
+    def _matrix(self, matrix: sp.csc_matrix) -> sp.csc_matrix:
+        """The matrix, scaled; its entries stay where they are, zeros too."""
+        of_column = np.repeat(self.columns, np.diff(matrix.indptr))
+        data = matrix.data * self.rows[matrix.indices] * of_column
+        return sp.csc_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
     def cost(self, cost: FloatArray) -> FloatArray:
         """A cost vector, scaled."""
@@ -144,6 +150,10 @@ class ScaledSession(Session):
         if tell is not None:
             limits = replace(limits, on_progress=lambda event: tell(self.scaling.progress(event)))
         return self.scaling.back(self.inner.run(limits))
+
+    def basis(self) -> Basis | None:
+        """The simplex basis of the last run: scaling does not change it."""
+        return self.inner.basis()
 
     def conflict(self) -> IntArray:
         """Rows of an irreducible infeasible subsystem."""
