@@ -2,6 +2,7 @@
 
 CATALOGUE: dict[str, str] = {
     "alpha-fairness": "formulations.alpha_fairness:AlphaFairness",
+    "drf": "formulations.drf:DominantResourceFairness",
     "finish-time-fairness": "formulations.finish_time_fairness:FinishTimeFairness",
     "isolated": "formulations.isolated:Isolated",
     "lease": "formulations.lease:Lease",

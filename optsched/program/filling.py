@@ -225,7 +225,7 @@ class Filling:
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def final(self) -> AllocationProgram:
-        """Maximise the total of the levels, nobody below the level that filling gave."""
+        """Maximise the total of the levels (or of what comes ``then``), nobody below the level that filling gave."""
         C, level = self.program.classes, self.level
         floor = SideRows(
             name="filling",
@@ -234,7 +234,12 @@ class Filling:
             upper=np.full(len(level), np.inf),
             describe=lambda k: f"{C.job_name(k)} keeps the level {level[k]:.6g} that filling gives",
         )
-        return replace(self.program, utility=Total(np.ones(len(level))), side=(*self.program.side, floor))
+        side = (*self.program.side, floor)
+        return replace(self.program, utility=Total(np.ones(len(level))), levels=self._then, side=side)
+
+    @property
+    def _then(self) -> sp.csr_matrix:
+        return self.program.levels if self.utility.then is None else self.utility.then
 
     def last(self) -> LinearArrays:
         """The linear program of `final`, with the column of the rise, fixed at 0: what a stage's session can become."""
@@ -244,7 +249,7 @@ class Filling:
         data[base.A.indptr[column] : base.A.indptr[column + 1]] = 0.0
         row_lower[rows] = C.count * self.level * (1.0 - self.loose)
         cost, lower, upper = np.zeros(base.shape[1]), base.lower.copy(), base.upper.copy()
-        cost[:column] = np.asarray(self.program.levels.sum(axis=0)).ravel()
+        cost[:column] = np.asarray(self._then.sum(axis=0)).ravel()
         lower[column] = upper[column] = 0.0
         return replace(
             base,

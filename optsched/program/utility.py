@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 
@@ -60,6 +61,8 @@ class LexicographicMinimum:
         Groups whose members rise one after the other; their classes are single jobs.
     place : IntArray, shape (K,)
         Place in the queue; 0 in other groups.
+    then : csr_matrix or None, shape (K, N)
+        What the last program makes the total of as large as possible, nobody below the level reached; None: the levels.
     """
 
     weight: FloatArray
@@ -68,6 +71,7 @@ class LexicographicMinimum:
     group_weight: FloatArray
     queued: BoolArray
     place: IntArray
+    then: sp.csr_matrix | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,102 @@
+"""Dominant resource fairness over several resources, by progressive filling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import scipy.sparse as sp
+
+from formulations.reference_rates import proportional, reference_columns
+from optsched.arrays import FloatArray
+from optsched.candidates import Classes
+from optsched.formulation import Formulation, FormulationOptions
+from optsched.program import AllocationProgram, LexicographicMinimum
+
+
+class DominantResourceFairness(Formulation):
+    r"""Raise all dominant shares together; who cannot rise any more stays, the others go on.
+
+    Sets
+        classes k of n_k equal jobs, columns c, resources r; types of resources: GPUs, CPUs and memory of all pools
+        together, and each further resource of the cluster
+    Parameters
+        d_c       dominant share of column c: the largest share that it holds of any type of resource in the whole
+                  cluster; two jobs that share GPUs count for half of it each
+        p_k       weight; tenants e of weight w_e
+    Level
+        share_k(x) = sum_c member_kc d_c x_c / n_k           (half of d_c for each of two jobs)
+    Method
+        water filling of the shares, as in `formulations.water_filling`: without tenants a job rises at p_k; jobs of a
+        tenant rise at w_e p_k / sum of p over its jobs that still rise, or one after the other (policy ``fifo``)
+    Program
+        maximise  sum_k nt_k(x)   s.t.  share_k(x) >= L_k for every class k (what filling gave),  time, capacity
+
+        nt_k(x) = sum_c T_kc x_c / prop_k as in `formulations.water_filling`: a share says nothing of where it is held,
+        and among the allocations with these shares the one that makes most of the pools is taken.
+
+    A user with many tasks is a tenant with as many jobs: with users A and B of tasks <1 CPU, 4 GB> and <3 CPU, 1 GB> on
+    <9 CPU, 18 GB> A runs 3 tasks and B 2, both with a dominant share of 2/3.
+
+    Options
+        tenants    whether tenants share (default), or all jobs rise by their own weights.
+
+    References
+        A. Ghodsi, M. Zaharia, B. Hindman, A. Konwinski, S. Shenker, I. Stoica. "Dominant Resource Fairness: Fair
+        Allocation of Multiple Resource Types", NSDI 2011, section 4; the share over several pools is that of W. Wang,
+        B. Li, B. Liang. "Dominant Resource Fairness in Cloud Computing Systems with Heterogeneous Servers", INFOCOM
+        2014.
+    """
+
+    name = "drf"
+    aliases = ("dominant-resource-fairness",)
+    reads = frozenset({"weight", "gang", "tenant", "queue"})
+    sense = "max"
+    objective_words = "total normalised throughput at the dominant shares of the lexicographic max-min"
+
+    class Options(FormulationOptions):
+        """Options of dominant resource fairness."""
+
+        tenants: bool = True
+
+    def build(self, C: Classes) -> AllocationProgram:
+        """See the class."""
+        d = dominant_shares(C) / np.where(C.alone, 1.0, 2.0)
+        levels = sp.csr_matrix(C.member @ sp.diags_array(d))
+        _, T = reference_columns(C)
+        tenants = C.instance.tenants if self.options.tenants else ()
+        order = LexicographicMinimum(
+            weight=C.weight,
+            gang=np.ones(len(C)),
+            group=C.tenant if tenants else np.full(len(C), -1, np.int64),
+            group_weight=np.array([tenant.weight for tenant in tenants], np.float64),
+            queued=np.array([tenant.policy == "fifo" for tenant in tenants], bool),
+            place=C.queue,
+            then=sp.csr_matrix(sp.diags_array(1.0 / proportional(C, T)) @ C.throughput),
+        )
+        return AllocationProgram(C, order, levels)
+
+    def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
+        """Dominant share of every job."""
+        return {"dominant share": self.build(C).level(x)}
+
+
+def dominant_shares(C: Classes) -> FloatArray:
+    """d_c: the largest share that one unit of a column holds of any type of resource, shape (N,)."""
+    types, row_type = np.unique(_types(C), return_inverse=True)
+    by_type = sp.csr_matrix(
+        (np.ones(len(row_type)), (row_type, np.arange(len(row_type)))), shape=(len(types), len(row_type))
+    )
+    total: FloatArray = np.asarray(by_type @ C.capacity)
+    share = sp.diags_array(np.divide(1.0, total, out=np.zeros(len(types)), where=total > 0)) @ by_type @ C.usage
+    return np.asarray(share.max(axis=0).todense()).ravel() if C.columns else np.zeros(0)
+
+
+def _types(C: Classes) -> list[str]:
+    """Type of each resource: GPUs, CPUs and memory of different pools are of one type each."""
+    pools = [pool.name for pool in C.instance.cluster.pools]
+    node = {f"{pool}.{name}": f"node {name}" for pool in pools for name in ("cpu", "memory")}
+    return [
+        "node gpu" if pool >= 0 else node.get(name, name)
+        for name, pool in zip(C.resources.names, C.resources.pool.tolist(), strict=True)
+    ]
