@@ -58,9 +58,11 @@ class SideConstraint(ABC):
     """Rows that compose with any allocation formulation: deadlines, budgets, quotas ..."""
 
     kind: ClassVar[str]
-    reads: ClassVar[frozenset[str]] = frozenset()
+    reads: frozenset[str] = frozenset()
     of_placement: ClassVar[bool] = False
     """Whether it speaks of the placement alone and never has rows: rules take it, and equal jobs stay one class."""
+    per_job: bool = False
+    """Whether it must tell equal jobs apart: every job is a class of its own then."""
 
     class Options(FormulationOptions):
         """No options."""
@@ -137,7 +139,8 @@ class Formulation(ABC):
         Whole jobs of a class don't share equally, so that a side constraint on each of them is none on their sum: with
         side constraints every job of an integral program is a class of its own.
         """
-        if self.integral and not all(constraint.of_placement for constraint in self.constraints):
+        whole = self.integral and not all(constraint.of_placement for constraint in self.constraints)
+        if whole or any(constraint.per_job for constraint in self.constraints):
             candidates = candidates.per_job()
         return candidates.classes(self.reads.union(*(constraint.reads for constraint in self.constraints)))
 

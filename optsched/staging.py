@@ -14,15 +14,16 @@ from optsched.errors import SolverCrashed
 from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.program import AllocationProgram, LexicographicMinimum, LinearArrays
 from optsched.program.filling import LOOSE, LOOSEST, Filling, Path
-from optsched.proof import proved_allocation
-from optsched.solution import Termination, Values
+from optsched.program.relaxing import Relaxation
+from optsched.proof import proved_allocation, proved_linear
+from optsched.solution import Status, Termination, Values
 from optsched.solution.certificate import dual_bound
 from optsched.solution.stage import Stage
 from optsched.solvers import Session
 
 log = logging.getLogger("optsched")
 
-FILLING = "filling"
+FILLING, RELAXING = "filling", "relaxing"
 REACHED = 1e-9
 """Relative distance from the end of a segment at which it counts as reached."""
 
@@ -38,9 +39,32 @@ class Answer:
 
 def solve_allocation(engine: Engine, program: AllocationProgram) -> Answer:
     """Solve an allocation program with everything that comes before its last run."""
+    relaxation = Relaxation(program)
+    if relaxation.needed:
+        return _relaxed(engine, relaxation)
     if isinstance(program.utility, LexicographicMinimum):
         return _filled(engine, program)
     return Answer(program, proved_allocation(engine, program, engine.solve_allocation(program)))
+
+
+def _relaxed(engine: Engine, relaxation: Relaxation) -> Answer:
+    """How little the rows that may give way must; then the program with that fixed."""
+    arrays = engine.build(lambda: relaxation.to_linear().arrays)
+    outcome = proved_linear(engine, arrays, engine.solve_linear(arrays))
+    if outcome.status is not Status.OPTIMAL or outcome.x is None:
+        if outcome.status is Status.INFEASIBLE:  # the other rows, in the words of the program
+            values = replace(outcome.values, x=None)
+            outcome = engine.without_point(relaxation.strict.feasible_set().arrays, values, relaxation.strict, None)
+        elif outcome.x is not None:
+            outcome = engine.nothing_found(outcome.values)
+        return Answer(relaxation.strict, outcome)
+    short = relaxation.short(outcome.x)
+    words = relaxation.words(short)
+    for told in words:
+        log.info("gives way: %s", told)
+    stage = Stage(RELAXING, relaxation.value(short), outcome.bound, outcome.duals, {"short": short}, words)
+    answer = solve_allocation(engine, relaxation.relaxed(short))
+    return replace(answer, stages=(stage, *answer.stages))
 
 
 def _filled(engine: Engine, program: AllocationProgram) -> Answer:
@@ -96,7 +120,7 @@ def _farthest(engine: Engine, session: Session, filling: Filling, path: Path) ->
     while True:
         session.become(engine.build(lambda at=number: filling.segment(path, at)))  # type: ignore[misc]
         values = engine.run(session)
-        if values.termination in STOPPED:
+        if values.termination in (*STOPPED, Termination.IMPRECISE):
             return number, values
         width = float(path.breaks[min(number + 1, len(path.breaks) - 1)] - path.breaks[number])
         nothing = values.x is None or values.termination in NO_OPTIMUM
@@ -139,6 +163,9 @@ def _stopped(engine: Engine, filling: Filling, values: Values, last: Values | No
 
 def settled(program: AllocationProgram, stages: Sequence[Stage]) -> AllocationProgram:
     """The last program of an allocation program, given what came out of the stages before it."""
+    relaxation = Relaxation(program)
+    if relaxation.needed and stages:
+        return settled(relaxation.relaxed(stages[0].kept["short"]), stages[1:])
     if not isinstance(program.utility, LexicographicMinimum):
         return program
     filling = Filling(program)

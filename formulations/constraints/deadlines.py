@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from optsched.arrays import FloatArray
@@ -9,6 +11,9 @@ from optsched.candidates import Absence, Classes
 from optsched.formulation import FormulationOptions, Infeasible, SideConstraint
 from optsched.program import SideRows
 from optsched.solution import Conflict
+
+MOST_NAMED = 20
+"""Deadlines that are named where none of them can be met."""
 
 
 class Deadlines(SideConstraint):
@@ -19,10 +24,18 @@ class Deadlines(SideConstraint):
         sum_c T_kc x_c  >=  n_k N_k / (D_k - now)                                    (deadlines)
 
     A hard deadline that has passed, or one of a job that can run nowhere, makes the instance infeasible, and the job is
-    named.
+    named. So do deadlines that cannot all be met, unless they may give way:
+
+        minimise  sum_k p_k n_k s_k   s.t.  sum_c T_kc x_c >= n_k (1 - s_k) N_k / (D_k - now),  the rows of the program
+
+    with the weights p; these s are then fixed, and the formulation is solved with what is left of the deadlines. Those
+    that are missed are named.
 
     Options
-        soft   also take soft deadlines as rows (they are ignored otherwise).
+        soft      also take soft deadlines as rows (they are ignored otherwise).
+        give_way  ``none``: deadlines that cannot all be met are infeasible; ``shortfall``: by the least total part of
+                  the pace; ``count``: s_k is 0 or 1, as few (weighted) deadlines as possible are given up (a MILP;
+                  every job is a class of its own).
 
     References
         D. Narayanan et al., OSDI 2020, section 4.2 (SLO constraints).
@@ -35,13 +48,26 @@ class Deadlines(SideConstraint):
         """Options of the deadlines."""
 
         soft: bool = False
+        give_way: Literal["none", "shortfall", "count"] = "none"
+
+    def __init__(self, options: FormulationOptions) -> None:
+        super().__init__(options)
+        if self._way != "none":
+            self.reads = Deadlines.reads | {"weight"}
+        self.per_job = self._way == "count"
+
+    @property
+    def _way(self) -> str:
+        return str(getattr(self.options, "give_way", "none"))
 
     def rows(self, C: Classes) -> SideRows | None:
         """See the class."""
-        self._refuse_impossible(C)
+        impossible = self._impossible(C)
+        if impossible and self._way == "none":
+            raise Infeasible(impossible[:MOST_NAMED])
         soft = getattr(self.options, "soft", False)
-        k = np.flatnonzero(np.isfinite(C.deadline) & (soft | ~C.soft_deadline))
-        if len(k) == 0:
+        k = np.flatnonzero(np.isfinite(C.deadline) & (soft | ~C.soft_deadline) & (C.deadline > C.instance.now))
+        if len(k) == 0 and not impossible:
             return None
         N, D, now = C.steps_left[k], C.deadline[k], C.instance.now
         pace = N / (D - now)
@@ -51,9 +77,12 @@ class Deadlines(SideConstraint):
             lower=C.count[k] * pace,
             upper=np.full(len(k), np.inf),
             describe=lambda row: _words(C, int(k[row]), float(N[row]), float(D[row])),
+            relax=self._way,
+            weight=None if self._way == "none" else C.weight[k] * C.count[k],
+            broken=tuple(f"{conflict.words}: is given up" for conflict in impossible),
         )
 
-    def _refuse_impossible(self, C: Classes) -> None:
+    def _impossible(self, C: Classes) -> list[Conflict]:
         """Deadlines that no allocation can meet."""
         instance = C.instance
         table, now = instance.jobs_table, instance.now
@@ -65,14 +94,13 @@ class Deadlines(SideConstraint):
         conflicts = [
             Conflict("deadlines", -1, f"job {table.names[job]} has {table.steps_left[job]:g} steps left and its "
                      f"deadline, {table.deadline[job]:g} s, is not after now ({now:g} s)")
-            for job in np.flatnonzero(late)[:20].tolist()
+            for job in np.flatnonzero(late).tolist()
         ]  # fmt: skip
-        for job in np.flatnonzero(nowhere)[:20].tolist():
+        for job in np.flatnonzero(nowhere).tolist():
             why = C.candidates.why_no_column(int(C.candidates.kinds.of_job[job]))
             words = f"job {table.names[job]} has a deadline, {table.deadline[job]:g} s, but {why}"
             conflicts.append(Conflict("deadlines", -1, words))
-        if conflicts:
-            raise Infeasible(conflicts)
+        return conflicts
 
 
 def _words(C: Classes, k: int, steps: float, deadline: float) -> str:

@@ -31,6 +31,14 @@ class SideRows:
     lower, upper : FloatArray, shape (rows,)
     describe : callable
         Row number -> the requirement in the user's words, for the explanation of conflicts.
+    relax : str
+        What is done where not all requirements can be met: ``none`` (the program is infeasible), ``shortfall`` (rows
+        fall short by as little as possible in total) or ``count`` (as few rows as possible are given up); such rows
+        have a lower side only, above 0.
+    weight : FloatArray or None, shape (rows,)
+        What giving way counts, row by row (None: 1).
+    broken : tuple of str
+        Requirements that nothing can meet and that have no row, in words, where rows may give way.
     """
 
     name: str
@@ -38,6 +46,9 @@ class SideRows:
     lower: FloatArray
     upper: FloatArray
     describe: Callable[[int], str]
+    relax: str = "none"
+    weight: FloatArray | None = None
+    broken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

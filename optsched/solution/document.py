@@ -189,6 +189,7 @@ class StageDocument(_Model):
     bound: Number | None
     duals: dict[str, list[Number]] | None
     kept: dict[str, list[Number]]
+    words: list[str]
 
 
 class SolutionDocument(_Model):

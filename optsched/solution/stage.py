@@ -25,6 +25,8 @@ class Stage:
         Row duals by block.
     kept : mapping of name -> FloatArray
         Further numbers that later programs are made of.
+    words : tuple of str
+        What it found, in the user's words.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Stage:
     bound: float | None
     duals: Mapping[str, FloatArray] | None
     kept: Mapping[str, FloatArray] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
 
     def to_record(self, with_duals: bool = True) -> dict[str, Any]:
         """The stage as it stands in a solution file."""
@@ -42,4 +45,5 @@ class Stage:
             "bound": self.bound,
             "duals": None if duals is None else {name: block.tolist() for name, block in duals.items()},
             "kept": {name: numbers.tolist() for name, numbers in self.kept.items()},
+            "words": list(self.words),
         }

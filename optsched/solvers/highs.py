@@ -22,7 +22,7 @@ from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.raw_log import caught_output
 
 IIS_STRATEGY = 4
-AGAIN = "solved again by simplex from the start, as HiGHS ended in a solve error"
+AGAIN = "solved again by simplex from the start, as HiGHS ended without an answer"
 
 
 def _highspy() -> Any:
@@ -131,12 +131,13 @@ class HighsSession(Session):
         failure: list[BaseException] = []
         again: list[str] = []
 
-        failed = self._module.HighsModelStatus.kSolveError
+        states = self._module.HighsModelStatus
+        failed = (states.kSolveError, states.kUnknown) if self._warm else (states.kSolveError,)
 
         def work() -> None:
             try:
                 highs.run()
-                if highs.getModelStatus() == failed and (self._warm or self._algorithm == "ipm"):
+                if highs.getModelStatus() in failed and (self._warm or self._algorithm == "ipm"):
                     highs.clearSolver()  # the basis of the last run may have led it astray
                     highs.setOptionValue("solver", "simplex")
                     highs.run()

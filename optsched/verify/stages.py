@@ -7,12 +7,16 @@ import numpy as np
 from optsched.engine import Engine
 from optsched.program import AllocationProgram, LexicographicMinimum
 from optsched.program.filling import Filling
+from optsched.program.relaxing import Relaxation
 from optsched.registry import load_solver
-from optsched.solution.certificate import OPTIMALITY
+from optsched.solution.certificate import OPTIMALITY, dual_bound
 from optsched.solution.document import SolutionDocument, StageDocument
 from optsched.solution.stage import Stage
-from optsched.staging import FILLING, replayed, solve_allocation
+from optsched.staging import FILLING, RELAXING, replayed, solve_allocation
 from optsched.verify.findings import Findings
+
+ROUNDING = 1e-12
+"""Absolute rounding of a bound that may be 0."""
 
 
 def settle(document: SolutionDocument, program: AllocationProgram, findings: Findings) -> AllocationProgram | None:
@@ -23,13 +27,20 @@ def settle(document: SolutionDocument, program: AllocationProgram, findings: Fin
     if document.status not in ("optimal", "feasible"):
         return program
     stages = document.stages or []
+    relaxation, first = Relaxation(program), 0
+    if relaxation.needed:
+        relaxed = _check_relaxing(relaxation, stages[:1], findings)
+        if relaxed is None:
+            return None
+        program, first = relaxed, 1
     if not isinstance(program.utility, LexicographicMinimum):
-        findings.same("stages", document.stages, None, f"{document.formulation} solves one program")
+        expected = stages[:first] or None
+        findings.same("stages", document.stages, expected, f"{document.formulation} solves one program")
         return program
-    if stages and all(stage.duals is None for stage in stages):
+    if len(stages) > first and all(stage.duals is None for stage in stages[first:]):
         return solve_allocation(Engine(load_solver), program).program
     filling = Filling(program)
-    for index, stage in enumerate(stages):
+    for index, stage in enumerate(stages[first:], first):
         if not _check_stage(filling, stage, f"stages[{index}]", findings):
             return None
     if not filling.done and document.status == "optimal":
@@ -37,9 +48,39 @@ def settle(document: SolutionDocument, program: AllocationProgram, findings: Fin
     return filling.final()
 
 
+def _check_relaxing(
+    relaxation: Relaxation, stages: list[StageDocument], findings: Findings
+) -> AllocationProgram | None:
+    """Rows that gave way: by as little as the file says, and by as little as they must."""
+    path, before = "stages[0]", len(findings)
+    if not stages or stages[0].name != RELAXING or sorted(stages[0].kept) != ["short"]:
+        findings.add("stages", "expected a first stage that says which requirements give way, and by how much")
+        return None
+    stage, short = stages[0], np.array(stages[0].kept["short"])
+    whole = all(rows.relax == "count" for rows in relaxation.rows)
+    if short.shape != relaxation.weight.shape or not ((short >= 0) & (short <= 1)).all():
+        findings.add(f"{path}.kept.short", f"expected {len(relaxation.weight)} parts between 0 and 1, one per row")
+        return None
+    findings.close(f"{path}.value", stage.value, relaxation.value(short), "what its parts add up to")
+    findings.same(f"{path}.words", stage.words, list(relaxation.words(short)))
+    if not whole:
+        arrays = relaxation.to_linear().arrays
+        duals = stage.duals or {}
+        if {block.name: len(block) for block in arrays.rows} != {name: len(block) for name, block in duals.items()}:
+            findings.add(f"{path}.duals", "they are not those of the rows of its program")
+            return None
+        bound = dual_bound(arrays, np.concatenate([duals[block.name] for block in arrays.rows]))
+        findings.close(f"{path}.bound", stage.bound, bound, "what its duals give", absolute=ROUNDING)
+    size = OPTIMALITY * max(1.0, float(relaxation.weight.sum()))
+    if stage.bound is None or not abs(stage.value - stage.bound) <= size:
+        findings.add(f"{path}.value", f"found {stage.value!r}, but the least that is proved is {stage.bound!r}")
+    return relaxation.relaxed(short) if len(findings) == before else None
+
+
 def _check_stage(filling: Filling, stage: StageDocument, path: str, findings: Findings) -> bool:
     before = len(findings)
     findings.same(f"{path}.name", stage.name, FILLING)
+    findings.same(f"{path}.words", stage.words, [])
     findings.same(f"{path}.kept", sorted(stage.kept), ["segment", "slack"], "what a stage of filling keeps")
     if len(findings) > before or any(len(numbers) != 1 for numbers in stage.kept.values()):
         findings.add(f"{path}.kept", "expected one number for each of segment and slack")

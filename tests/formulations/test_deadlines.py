@@ -32,7 +32,7 @@ def test_the_pace_is_kept(formulation: str) -> None:
     free = solve(*jobs, formulation=formulation)
     worse = -1 if formulation == "makespan" else 1
     assert worse * (free.objective - solution.objective) >= -1e-9
-    assert solution.to_document()["constraints"] == [{"kind": "deadlines", "soft": False}]
+    assert solution.to_document()["constraints"] == [{"kind": "deadlines", "soft": False, "give_way": "none"}]
 
 
 def test_constraints_of_the_instance_are_applied() -> None:
@@ -72,7 +72,7 @@ def test_a_deadline_of_a_job_that_runs_nowhere_is_named() -> None:
 def test_soft_deadlines_only_on_demand() -> None:
     jobs = [{"id": f"s{i}", "deadline": 100 + 2000, "deadline_kind": "soft"} for i in range(3)]
     assert solve(*jobs, constraints=["deadlines"]).status == "optimal"
-    assert solve(*jobs, constraints=[{"kind": "deadlines", "soft": True}]).status == "infeasible"
+    assert solve(*jobs, constraints=[{"kind": "deadlines", "soft": True, "give_way": "none"}]).status == "infeasible"
 
 
 def test_integral_program_with_deadlines() -> None:
@@ -86,7 +86,7 @@ def test_integral_program_with_deadlines() -> None:
     (
         ("deadline", "unknown constraint 'deadline', expected one of .*did you mean deadlines"),
         ({"kind": "deadlines", "sof": True}, "deadlines has no option 'sof', expected one of soft"),
-        ({"soft": True}, 'a side constraint is a kind or an object with "kind"'),
+        ({"soft": True, "give_way": "none"}, 'a side constraint is a kind or an object with "kind"'),
         (7, "a side constraint is a kind"),
     ),
 )
@@ -116,7 +116,7 @@ def test_the_same_constraint_twice_is_one_and_two_of_a_kind_are_two() -> None:
     jobs = [{"id": "a", "deadline": 100 + 3600}, {"id": "s", "deadline": 100 + 9000, "deadline_kind": "soft"}]
     instance = Instance.from_document(document(*jobs) | {"constraints": [{"kind": "deadlines"}]})
     once = optsched.solve(instance, "max-throughput", constraints=["deadlines"])
-    assert once.ok and once.to_document()["constraints"] == [{"kind": "deadlines", "soft": False}]
-    both = optsched.solve(instance, "max-throughput", constraints=[{"kind": "deadlines", "soft": True}])
+    assert once.ok and once.to_document()["constraints"] == [{"kind": "deadlines", "soft": False, "give_way": "none"}]
+    both = optsched.solve(instance, "max-throughput", constraints=[{"kind": "deadlines", "soft": True, "give_way": "none"}])
     assert both.ok and {"deadlines", "deadlines#2"} <= set(both.duals)
     assert optsched.verify(instance, both.to_document()).ok
