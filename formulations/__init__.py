@@ -2,10 +2,12 @@
 
 CATALOGUE: dict[str, str] = {
     "alpha-fairness": "formulations.alpha_fairness:AlphaFairness",
+    "dominant-resource-fairness": "formulations.drf:DominantResourceFairness",
     "drf": "formulations.drf:DominantResourceFairness",
     "finish-time-fairness": "formulations.finish_time_fairness:FinishTimeFairness",
     "isolated": "formulations.isolated:Isolated",
     "lease": "formulations.lease:Lease",
+    "lexicographic-max-min": "formulations.water_filling:WaterFilling",
     "makespan": "formulations.makespan:Makespan",
     "makespan-unrelated": "formulations.makespan_unrelated:MakespanUnrelated",
     "max-min-fairness": "formulations.max_min_fairness:MaxMinFairness",
@@ -14,6 +16,7 @@ CATALOGUE: dict[str, str] = {
     "proportional-fairness": "formulations.alpha_fairness:ProportionalFairness",
     "smd": "formulations.smd:Smd",
     "smd-tight": "formulations.smd:SmdTight",
+    "themis": "formulations.finish_time_fairness:FinishTimeFairness",
     "water-filling": "formulations.water_filling:WaterFilling",
 }
 """Registry name -> "module:Class"."""

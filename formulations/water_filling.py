@@ -29,9 +29,10 @@ class WaterFilling(Formulation):
         repeat    maximise  c   s.t.  nt_k(x) >= L_k + rate_k c   for the classes that rise,
                                       nt_k(x) >= L_k              for the others,  time, capacity
                   L_k := L_k + rate_k c;   hold the classes whose row has a positive dual (they have this level in
-                  every optimal solution), and those that have all the time on their best column
-        until     nobody rises;   then
-        Program   maximise  sum_k n_k nt_k(x)   s.t.  nt_k(x) >= L_k for every class k,  time, capacity
+                  every optimal solution), and those that have all the time on their best column;
+        until     nobody rises
+    Program
+        maximise  sum_k n_k nt_k(x)   s.t.  nt_k(x) >= L_k for every class k,  time, capacity
 
     The vector of the nt_k is unique: without tenants it is the lexicographic maximum of the sorted (s_k / p_k) nt_k.
     The objective is its sum. The duals of all stages are in the solution and prove it, see

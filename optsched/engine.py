@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -39,9 +38,6 @@ from optsched.solvers.scaling import ScaledSession, Scaling
 T = TypeVar("T")
 
 log = logging.getLogger("optsched")
-
-CLOSE = 1e-10
-"""Relative distance of value and bound at which Newton's method ends."""
 
 
 @dataclass
@@ -168,7 +164,7 @@ class Engine:
             x = x if clean is None else clean(x)
             return self.certified(arrays, values, x, x, arrays.objective(x), values.y, zero=True)
 
-        return self._second_try(once, arrays)
+        return self.second_try(once, arrays)
 
     def solve_allocation(self, program: AllocationProgram) -> Outcome:
         """Solve an allocation program; negligible fractions are dropped before the certificate is made.
@@ -177,13 +173,10 @@ class Engine:
         """
         if program.conic:
             return self._solve_conic(program)
-        if program.delayed:
-            arrays = self.build(partial(_tangent, program, program.value(program.even())))
-            return self._second_try(lambda solver=None: self._solve_delayed(program, arrays, solver), arrays)
         arrays = self.build(lambda: program.to_linear().arrays)
-        return self._second_try(lambda solver=None: self._solve_once(program, arrays, solver), arrays)
+        return self.second_try(lambda solver=None: self._solve_once(program, arrays, solver), arrays)
 
-    def _second_try(self, once: Callable[..., Outcome], arrays: LinearArrays) -> Outcome:
+    def second_try(self, once: Callable[..., Outcome], arrays: LinearArrays) -> Outcome:
         """Run once, and by a solver of another kind if `auto` chose and the certificate does not hold."""
         outcome = once()
         if arrays.is_integer or (other := self.another(outcome)) is None:
@@ -220,38 +213,12 @@ class Engine:
             arrays = program.feasible_set().arrays
             return self.without_point(arrays, values, program, None)
         assert values.y is not None and cones.linear is not None
-        x = self._cleaned(program, values)
+        x = self.cleaned(program, values)
         linear = cones.linear.duals(values.y, cones.maximise)
         arrays = program.tangent(x).arrays
         y = _without_noise(program.tangent_duals(linear, values.y[len(cones.linear.source) :]), arrays)
         dual = program.tangent(x, y).arrays
-        return self.certified(arrays, values, x, program.complete(x), program.value(x), y, dual)
-
-    def _solve_delayed(self, program: AllocationProgram, arrays: LinearArrays, solver: str | None = None) -> Outcome:
-        """Newton's method: each optimum of a tangent bounds the value, and is where the next tangent is taken."""
-        session = self.open(arrays, solver)
-        best, value, bound = None, -np.inf, np.inf
-        while True:
-            values = self.run(session)
-            if values.x is None or values.termination in NO_OPTIMUM:
-                if best is None:
-                    return self.without_point(program.feasible_set().arrays, values, program, None)
-                best = replace(best, termination=values.termination)
-                break  # stopped: the best point so far, with the bound of the tangent before
-            told = arrays.objective(values.x)
-            stalled, bound = told >= bound * (1.0 - CLOSE**1.5), min(told, bound)
-            x = self._cleaned(program, values)
-            better = program.value(x) > value
-            best = values if best is None or better else replace(values, x=best.x)
-            value = max(value, program.value(x))
-            if values.termination is not Termination.OPTIMAL or bound - value <= CLOSE * bound or stalled:
-                break
-            arrays = self.build(partial(_tangent, program, min(bound, program.highest)))
-            session.become(arrays)
-        x = self._cleaned(program, replace(best, objective=value))
-        value = program.value(x)
-        arrays, best = program.tangent(x).arrays, replace(best, objective=value)
-        return self.certified(arrays, best, x, program.complete(x), value, best.y)
+        return self.certified(arrays, values, x, program.complete(x), program.value(x), y, dual, program=program)
 
     def build(self, build: Callable[[], T]) -> T:
         """Call something that builds a program, on the clock."""
@@ -264,10 +231,10 @@ class Engine:
         self, program: AllocationProgram, arrays: LinearArrays, values: Values, y: FloatArray | None
     ) -> Outcome:
         """The outcome of a point of the lowered program."""
-        x = self._cleaned(program, values)
-        return self.certified(arrays, values, x, program.complete(x), program.value(x), y)
+        x = self.cleaned(program, values)
+        return self.certified(arrays, values, x, program.complete(x), program.value(x), y, program=program)
 
-    def _cleaned(self, program: AllocationProgram, values: Values) -> FloatArray:
+    def cleaned(self, program: AllocationProgram, values: Values) -> FloatArray:
         """Totals of the class columns from a solver's point: without its noise, repaired if it was stopped."""
         from optsched.solution.allocation import Allocation
 
@@ -302,6 +269,7 @@ class Engine:
         y: FloatArray | None,
         dual: LinearArrays | None = None,
         zero: bool = False,
+        program: AllocationProgram | None = None,
     ) -> Outcome:
         """The outcome of a point; ``dual`` is the program that the duals bound, if it is not that of the point.
 
@@ -324,7 +292,10 @@ class Engine:
         certificate = certify_point(arrays, point, value, proof)
         if y is not None:
             certificate = replace(certificate, residuals={**certificate.residuals, "duals": dual_residual(dual, y)})
+        duals = None if y is None else {block.name: y[block.slice] for block in arrays.rows}
         gap, noise = gap_of(value, bound), noise_of(arrays)
+        if program is not None and duals is not None:
+            noise = max(noise, program.slack_worth(duals))
         problems = list(certificate.problems)
         accepted = max(OPTIMALITY, self.limits.gap or 0.0) if arrays.is_integer else OPTIMALITY
         claims = values.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT)
@@ -350,7 +321,6 @@ class Engine:
         if not claims and not (certificate.ok and (zero or x.any())):
             return self.nothing_found(values)
         certificate = replace(certificate, ok=not problems, problems=tuple(problems))
-        duals = None if y is None else {block.name: y[block.slice] for block in arrays.rows}
         self.timings["certify"] = self.timings.get("certify", 0.0) + time.perf_counter() - started
         return Outcome(values, x, value, bound, source, certificate, status, self.chosen, duals)
 
@@ -395,10 +365,6 @@ class Engine:
             replace(values, termination=Termination.INFEASIBLE), None, None, None, "none", certificate,
             Status.INFEASIBLE, self.chosen, conflicts=conflicts,
         )  # fmt: skip
-
-
-def _tangent(program: AllocationProgram, value: float) -> LinearArrays:
-    return program.tangent_at(value).arrays
 
 
 def _without_noise(y: FloatArray, arrays: LinearArrays) -> FloatArray:

@@ -11,6 +11,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.engine import Engine
 from optsched.errors import SolverCrashed
+from optsched.newton import solve_delayed
 from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.program import AllocationProgram, LexicographicMinimum, LinearArrays
 from optsched.program.filling import LOOSE, LOOSEST, Filling, Path
@@ -44,6 +45,8 @@ def solve_allocation(engine: Engine, program: AllocationProgram) -> Answer:
         return _relaxed(engine, relaxation)
     if isinstance(program.utility, LexicographicMinimum):
         return _filled(engine, program)
+    if program.delayed:
+        return Answer(program, solve_delayed(engine, program))
     return Answer(program, proved_allocation(engine, program, engine.solve_allocation(program)))
 
 

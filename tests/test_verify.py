@@ -718,7 +718,7 @@ def test_rows_of_ones_own_cannot_be_verified() -> None:
 
 def test_a_rule_takes_no_constraints() -> None:
     given, document = solved("quickstart isolated")
-    document["constraints"] = [{"kind": "deadlines", "soft": False}]
+    document["constraints"] = [{"kind": "deadlines", "soft": False, "give_way": "none"}]
     assert fields(verify(given, document)) == {"constraints"}
 
 

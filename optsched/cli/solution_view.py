@@ -65,6 +65,7 @@ def solution_view(solution: Solution) -> Iterator[RenderableType]:
         yield from rounds_view(solution.rounds, solution.instance)
     yield from placement_view(solution)
     yield from unplaced(solution.unplaced)
+    yield from gives_way(solution)
     yield from conflicts(solution)
 
 
@@ -194,6 +195,20 @@ def unplaced(jobs: tuple[tuple[str, str], ...]) -> Iterator[RenderableType]:
     yield bullets(f"{listed(members)}: {reason}" for reason, members in list(reasons.items())[:20])
     if len(reasons) > 20:
         yield f"... and {len(reasons) - 20:,} more reasons (use -o or --json)"
+
+
+def gives_way(solution: Solution) -> Iterator[RenderableType]:
+    """Requirements that gave way, as they cannot all hold."""
+    words = [word for stage in solution.stages for word in stage.words]
+    if not words:
+        return
+    yield ""
+    yield heading(
+        f"Not all requirements can be met; {count(len(words), 'requirement gives', 'requirements give')} way:"
+    )
+    yield bullets(words[:20])
+    if len(words) > 20:
+        yield f"... and {len(words) - 20:,} more (use -o or --json)"
 
 
 def conflicts(solution: Solution) -> Iterator[RenderableType]:

@@ -37,6 +37,8 @@ class SideRows:
         have a lower side only, above 0.
     weight : FloatArray or None, shape (rows,)
         What giving way counts, row by row (None: 1).
+    slack : FloatArray or None, shape (rows,)
+        By how much lower sides are below what is meant, because a solver met them up to its tolerance only.
     broken : tuple of str
         Requirements that nothing can meet and that have no row, in words, where rows may give way.
     """
@@ -48,6 +50,7 @@ class SideRows:
     describe: Callable[[int], str]
     relax: str = "none"
     weight: FloatArray | None = None
+    slack: FloatArray | None = None
     broken: tuple[str, ...] = ()
 
 
@@ -259,6 +262,11 @@ class AllocationProgram:
         if self.extend is not None:
             self.extend(lp, variables, C)
         return lp
+
+    def slack_worth(self, duals: Mapping[str, FloatArray]) -> float:
+        """What the slack of side rows is worth at these row duals: below it the value means nothing."""
+        worth = [np.abs(duals[rows.name]) @ rows.slack for rows in self.side if rows.slack is not None]
+        return float(sum(worth))
 
     def tangent_duals(self, linear: FloatArray, cones: FloatArray) -> FloatArray:
         """Duals of the rows of `tangent` from those of the linear rows and the multipliers of the cones."""

@@ -232,6 +232,7 @@ class Filling:
             matrix=self.program.levels,
             lower=C.count * level * (1.0 - self.loose),
             upper=np.full(len(level), np.inf),
+            slack=C.count * level * self.loose,
             describe=lambda k: f"{C.job_name(k)} keeps the level {level[k]:.6g} that filling gives",
         )
         side = (*self.program.side, floor)

@@ -98,6 +98,15 @@ class Point:
         """Bound of the program that the duals of the file prove."""
         return None if self.duals is None else dual_bound(self.dual, self.duals)
 
+    @cached_property
+    def noise(self) -> float:
+        """Objective values below this mean nothing."""
+        blocks = self.document.duals if self.duals is not None else None
+        if blocks is None:
+            return noise_of(self.arrays)
+        duals = {name: np.array(block, np.float64) for name, block in blocks.items()}
+        return max(noise_of(self.arrays), self.program.slack_worth(duals))
+
     def reported(self, value: float | None) -> float | None:
         """A value of the program as the file writes it."""
         if value is None:
@@ -199,7 +208,7 @@ def check_status(point: Point) -> None:
     gap = gap_of(point.value, point.bound) if point.bound is not None else document.gap
     allowed = max(OPTIMALITY, document.solver.gap or 0.0) if point.program.integral else OPTIMALITY
     if point.bound is not None:
-        closed = alike(point.value, point.bound, allowed * (1 + 1e-6), noise_of(point.arrays))
+        closed = alike(point.value, point.bound, allowed * (1 + 1e-6), point.noise)
     else:
         closed = gap is not None and gap <= allowed * (1 + 1e-6)
     told = "there is no gap" if gap is None else f"the gap is {gap:.3g}, {allowed:.3g} is allowed"

@@ -1,0 +1,55 @@
+"""Minima with delays by Newton's method: a tangent, its optimum, the next tangent there, all in one session."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from optsched.engine import Engine
+from optsched.outcome import NO_OPTIMUM, Outcome
+from optsched.program import AllocationProgram, LinearArrays
+from optsched.solution import Termination
+
+CLOSE = 1e-10
+"""Relative distance of value and bound at which the method ends."""
+STALLED = 1e-15
+"""Relative improvement of the bound below which it ends as well."""
+
+
+def solve_delayed(engine: Engine, program: AllocationProgram) -> Outcome:
+    """Solve a program whose utility is a minimum with delays; see `AllocationProgram.tangent_at`."""
+    first = engine.build(partial(_tangent, program, program.value(program.even())))
+    return engine.second_try(partial(_solve, engine, program, first), first)
+
+
+def _solve(engine: Engine, program: AllocationProgram, arrays: LinearArrays, solver: str | None = None) -> Outcome:
+    """Each optimum of a tangent bounds the value from above, and is where the next tangent is taken."""
+    session = engine.open(arrays, solver)
+    best, value, bound = None, -np.inf, np.inf
+    while True:
+        values = engine.run(session)
+        if values.x is None or values.termination in NO_OPTIMUM:
+            if best is None:
+                return engine.without_point(program.feasible_set().arrays, values, program, None)
+            best = replace(best, termination=values.termination)
+            break  # stopped: the best point so far, with the bound of the tangent before
+        told = arrays.objective(values.x)
+        stalled, bound = told >= bound * (1.0 - STALLED), min(told, bound)
+        x = engine.cleaned(program, values)
+        better = program.value(x) > value
+        best = values if best is None or better else replace(values, x=best.x)
+        value = max(value, program.value(x))
+        if values.termination is not Termination.OPTIMAL or bound - value <= CLOSE * bound or stalled:
+            break
+        arrays = engine.build(partial(_tangent, program, min(bound, program.highest)))
+        session.become(arrays)
+    x = engine.cleaned(program, replace(best, objective=value))
+    value = program.value(x)
+    arrays, best = program.tangent(x).arrays, replace(best, objective=value)
+    return engine.certified(arrays, best, x, program.complete(x), value, best.y, program=program)
+
+
+def _tangent(program: AllocationProgram, value: float) -> LinearArrays:
+    return program.tangent_at(value).arrays

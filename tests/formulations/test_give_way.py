@@ -1,0 +1,146 @@
+"""Deadlines that may give way: as little as possible, then the formulation with what is left of them."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse as sp
+
+import optsched
+from optsched.errors import UsageError
+
+POOLS = {"fast": 2, "slow": 3}
+
+
+def tight(seed: int, jobs: int = 7, slack: float = 0.5) -> optsched.Instance:
+    """Jobs whose deadlines ask for about twice what there is."""
+    random = np.random.default_rng(seed)
+    rate = random.uniform(1, 5, (jobs, 2)) * np.array([2.0, 1.0])
+    steps = random.uniform(500, 2000, jobs)
+    return optsched.Instance.from_arrays(
+        pools=POOLS,
+        throughput=rate,
+        steps=steps,
+        weight=random.choice([1.0, 3.0], jobs),
+        gpus=random.choice([1, 2], jobs),
+        deadline=steps / rate.max(axis=1) * random.uniform(1.0, 1.0 + slack, jobs),
+    )
+
+
+def parts(instance: optsched.Instance) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Constraint matrix, right side and pace of the deadlines, made by hand."""
+    table = instance.jobs_table
+    rate = np.array([[entry for _, entry in sorted(job.throughput.items())] for job in instance.jobs])
+    n = len(table)
+    gang = table.gpus_min
+    columns = [(i, j) for i in range(n) for j in range(2) if rate[i, j] > 0 and gang[i] <= list(POOLS.values())[j]]
+    time = np.array([[float(i == k) for i, _ in columns] for k in range(n)])
+    capacity = np.array([[float(j == p) * gang[i] for i, j in columns] for p in range(2)])
+    made = np.array([[rate[i, j] * (i == k) for i, j in columns] for k in range(n)])
+    return (
+        np.vstack([time, capacity]),
+        np.r_[np.ones(n), list(POOLS.values())],
+        np.hstack([made, (table.steps_left / table.deadline)[:, None]]),
+    )
+
+
+def least_shortfall(instance: optsched.Instance, given_up: tuple[int, ...] | None = None) -> float:
+    A, b, made = parts(instance)
+    made, pace = made[:, :-1], made[:, -1]
+    n, N = made.shape
+    weight = instance.jobs_table.weight
+    if given_up is not None:
+        keep = np.array([k for k in range(n) if not given_up[k]], int)
+        result = scipy.optimize.linprog(np.zeros(N), np.vstack([A, -made[keep]]), np.r_[b, -pace[keep]], method="highs")
+        return float(weight @ np.array(given_up)) if result.status == 0 else np.inf
+    rows = sp.csr_matrix(np.vstack([np.hstack([A, np.zeros((len(b), n))]), np.hstack([-made, -np.diag(pace)])]))
+    result = scipy.optimize.linprog(
+        np.r_[np.zeros(N), weight], rows, np.r_[b, -pace], bounds=[(0, None)] * N + [(0, 1)] * n, method="highs"
+    )
+    return float(result.fun)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_least_total_shortfall(seed: int) -> None:
+    instance = tight(seed)
+    wanted = least_shortfall(instance)
+    for formulation in ("max-min-fairness", "max-throughput", "water-filling"):
+        constraint = {"kind": "deadlines", "give_way": "shortfall"}
+        solution = optsched.solve(instance, formulation, constraints=[constraint])
+        assert solution.ok and solution.status == "optimal", solution.certificate
+        stage = solution.stages[0]
+        assert stage.value == pytest.approx(wanted, rel=1e-6, abs=1e-7)
+        assert stage.bound == pytest.approx(wanted, rel=1e-6, abs=1e-7)
+        table, found = instance.jobs_table, solution.throughput
+        pace = table.steps_left / table.deadline
+        made = np.array([found[table.names[job]] for job in range(len(table))])
+        missed = np.maximum(1.0 - made / pace, 0.0)
+        assert table.weight @ missed <= wanted + 1e-6
+        assert len(stage.words) == (stage.kept["short"] > 0).sum()
+        assert optsched.verify(instance, solution.to_document()).ok
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_fewest_are_given_up(seed: int) -> None:
+    instance = tight(seed, jobs=5)
+    wanted = min(least_shortfall(instance, given) for given in product((0, 1), repeat=5))
+    constraint = {"kind": "deadlines", "give_way": "count"}
+    solution = optsched.solve(instance, "max-throughput", constraints=[constraint])
+    assert solution.ok and solution.status == "optimal"
+    assert solution.stages[0].value == pytest.approx(wanted)
+    assert set(solution.stages[0].kept["short"]) <= {0.0, 1.0}
+    assert all(word.endswith("is given up") for word in solution.stages[0].words)
+    assert optsched.verify(instance, solution.to_document()).ok
+
+
+def test_nothing_gives_way_where_all_can_be_met() -> None:
+    instance = tight(0, jobs=2, slack=20.0)
+    hard = optsched.solve(instance, "max-min-fairness", constraints=["deadlines"])
+    soft = optsched.solve(instance, "max-min-fairness", constraints=[{"kind": "deadlines", "give_way": "shortfall"}])
+    assert soft.stages[0].value == 0.0 and soft.stages[0].words == ()
+    assert soft.objective == pytest.approx(hard.objective)
+
+
+def test_a_deadline_that_has_passed_is_named_and_given_up() -> None:
+    document = tight(1).to_document()
+    document["jobs"][0]["arrival"] = -100.0
+    document["jobs"][0]["deadline"] = -5.0
+    instance = optsched.Instance.from_document(document)
+    refused = optsched.solve(instance, "max-throughput", constraints=["deadlines"])
+    assert refused.status == "infeasible" and "is not after now" in refused.conflicts[0].words
+    solution = optsched.solve(instance, "max-throughput", constraints=[{"kind": "deadlines", "give_way": "count"}])
+    assert solution.status == "optimal"
+    assert solution.stages[0].words[0].endswith("is not after now (0 s): is given up")
+    assert optsched.verify(instance, solution.to_document()).ok
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        (("kept", "short", 0), 0.9, "stages[0].value"),
+        (("value",), 9.0, "stages[0].value"),
+        (("bound",), 0.0, "stages[0].bound"),
+        (("words",), ["nothing"], "stages[0].words"),
+        (("name",), "filling", "stages"),
+        (("duals", "capacity"), [0.0], "stages[0].duals"),
+        (("kept",), {}, "stages"),
+    ],
+)
+def test_a_tampered_stage_is_refused(path: tuple, value: object, told: str) -> None:
+    instance = tight(2)
+    constraint = {"kind": "deadlines", "give_way": "shortfall"}
+    document = optsched.solve(instance, "max-min-fairness", constraints=[constraint]).to_document()
+    place = document["stages"][0]
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    verification = optsched.verify(instance, document)
+    assert not verification.ok and any(str(finding).startswith(told) for finding in verification.findings)
+
+
+def test_an_unknown_way_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"give_way.*'none', 'shortfall' or 'count'"):
+        optsched.solve(tight(0), "max-throughput", constraints=[{"kind": "deadlines", "give_way": "never"}])
