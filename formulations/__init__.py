@@ -2,14 +2,18 @@
 
 CATALOGUE: dict[str, str] = {
     "alpha-fairness": "formulations.alpha_fairness:AlphaFairness",
+    "fifo": "formulations.fifo:Fifo",
+    "gandiva": "formulations.gandiva:Gandiva",
     "isolated": "formulations.isolated:Isolated",
     "lease": "formulations.lease:Lease",
     "makespan": "formulations.makespan:Makespan",
     "makespan-unrelated": "formulations.makespan_unrelated:MakespanUnrelated",
+    "matching": "formulations.gandiva:Matching",
     "max-min-fairness": "formulations.max_min_fairness:MaxMinFairness",
     "max-throughput": "formulations.max_throughput:MaxThroughput",
     "multiple-choice": "formulations.multiple_choice:MultipleChoice",
     "proportional-fairness": "formulations.alpha_fairness:ProportionalFairness",
+    "proportional-shares": "formulations.proportional_shares:ProportionalShares",
     "smd": "formulations.smd:Smd",
     "smd-tight": "formulations.smd:SmdTight",
 }

@@ -36,7 +36,8 @@ class Subject:
     formulation : Formulation
         With the options and side constraints of the file.
     candidates : Candidates
-    classes : Classes
+    built : Classes
+        The classes of the program.
     program : AllocationProgram, Plan or None
         None where a side constraint can be met by no allocation.
     """
@@ -44,13 +45,20 @@ class Subject:
     document: SolutionDocument
     formulation: Formulation
     candidates: Candidates
-    classes: Classes
+    built: Classes
     program: AllocationProgram | Plan | None
 
     @property
     def instance(self) -> Instance:
         """The instance."""
         return self.candidates.instance
+
+    @property
+    def classes(self) -> Classes:
+        """The classes that the allocation is over: of a rule those that its decisions made."""
+        if self.formulation.sense == "rule" and self.closed.allocation is not None:
+            return self.closed.allocation.classes
+        return self.built
 
     @property
     def closed_form(self) -> bool:
