@@ -11,7 +11,7 @@ import numpy as np
 
 from formulations.pair_gains import pair_ratios
 from formulations.reference_rates import without_rate
-from formulations.rule import Decision, Rule
+from formulations.rule import Decision, Rule, Seed
 from optsched.arrays import IntArray
 from optsched.candidates import Candidates, Classes, classes_apart, column_alone
 from optsched.engine import Engine
@@ -43,7 +43,7 @@ class Fifo(Rule):
                    ``packed``: as above; then, for the jobs left in the queue in order: i joins the job l that runs
                    alone and holds as many GPUs, with the largest T_i(l)j / T_ij + T_l(i)j / T_lj on the pool j of l
                    (ties: the one that started first), if that exceeds 1.5; stop at the first i that finds no such l.
-        seed       of the draws of ``agnostic``; other variants draw nothing.
+        seed       of the draws of ``agnostic``, if it is not to be that of the run; other variants draw nothing.
         bound      see `formulations.rule.Rule`.
 
     The objective reported is the total throughput. Python loops over the jobs in the order of the queue, which ends
@@ -61,7 +61,7 @@ class Fifo(Rule):
         """Options of first in, first out."""
 
         variant: Literal["heterogeneity-aware", "agnostic", "packed"] = "heterogeneity-aware"
-        seed: int = 0
+        seed: Seed = None
 
     @property
     def integral(self) -> bool:
@@ -75,7 +75,7 @@ class Fifo(Rule):
     def decide(self, candidates: Candidates, engine: Engine) -> Decision:
         """Jobs that run are classes of their own, those of a kind that wait are merged."""
         queue = _Queue(candidates.by_kind().classes(frozenset()))
-        random = np.random.default_rng(self.options.seed) if self.options.variant == "agnostic" else None
+        random = self.random(engine) if self.options.variant == "agnostic" else None
         waiting = queue.start(random)
         if self.options.variant == "packed":
             queue.pack(waiting)

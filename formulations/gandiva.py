@@ -11,7 +11,7 @@ import numpy as np
 
 from formulations.pair_gains import Gains, Pairs, pair_ratios
 from formulations.reference_rates import pool_gpus
-from formulations.rule import Decision, Rule, proved
+from formulations.rule import Decision, Rule, Seed, proved
 from formulations.slices import slices, totals_alone
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes, classes_apart
@@ -106,7 +106,7 @@ class Gandiva(_Packing):
 
     Options
         pairing    ``random``, as published, or ``greedy``.
-        seed       of the draws.
+        seed       of the draws, if it is not to be that of the run.
         pack       ``when-needed``: only if more GPUs are requested than there are; ``always``.
         bound      bound of the matching's linear relaxation (see `Matching`).
 
@@ -122,13 +122,13 @@ class Gandiva(_Packing):
         """Options of Gandiva's packing."""
 
         pairing: Literal["random", "greedy"] = "random"
-        seed: int = 0
+        seed: Seed = None
 
     def pairs(self, K: Classes, gains: Gains, engine: Engine) -> tuple[Pairs, None]:
         """See the class."""
         if self.options.pairing == "greedy":
             return gains.jobs_of(gains.greedy()), None
-        return _random_pairs(K, np.random.default_rng(self.options.seed)), None
+        return _random_pairs(K, self.random(engine)), None
 
 
 class Matching(_Packing):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from formulations.max_throughput import MaxThroughput
 from optsched.arrays import FloatArray
@@ -55,6 +57,10 @@ class Unfinished(Exception):
         self.outcome = outcome
 
 
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)] | None
+"""Option of rules that draw: None for the seed of the run."""
+
+
 class Rule(Formulation):
     """A rule: its allocation is computed, its feasibility is certified, and nothing is optimised.
 
@@ -75,6 +81,11 @@ class Rule(Formulation):
     def build(self, C: Classes) -> AllocationProgram:
         """The polyhedron that the rule's allocation must lie in, with the total throughput as its value."""
         return AllocationProgram(C, Total(np.ones(len(C))), C.throughput, integral=self.integral)
+
+    def random(self, engine: Engine) -> np.random.Generator:
+        """Draws of a rule with an option ``seed``."""
+        seed = self.options.seed
+        return np.random.default_rng(engine.limits.seed if seed is None else seed)
 
     @abstractmethod
     def decide(self, candidates: Candidates, engine: Engine) -> Decision:
@@ -156,7 +167,7 @@ class Rule(Formulation):
 
     def _record(self, engine: Engine) -> SolverRecord:
         if engine.chosen is None:
-            return SolverRecord("closed form", "1")
+            return SolverRecord("closed form", "1", seed=engine.limits.seed)
         return SolverRecord(
             engine.chosen.name,
             engine.chosen.version(),

@@ -23,7 +23,10 @@ from optsched.registry import load_constraint, load_formulation, load_solver
 from optsched.solution import Solution
 from optsched.solution.document import SolutionDocument
 from optsched.solution.plan import Plan
+from optsched.solvers import Limits
 from optsched.verify.findings import Findings
+
+LARGEST_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,9 @@ class Subject:
 
     @cached_property
     def closed(self) -> Solution:
-        """The solution of a closed form."""
-        return self.formulation.solve(self.candidates, Engine(load_solver))
+        """The solution of a closed form; a rule that draws has the seed of the file."""
+        limits = Limits(seed=min(max(self.document.solver.seed, 0), LARGEST_SEED))
+        return self.formulation.solve(self.candidates, Engine(load_solver, limits=limits))
 
     @property
     def expects_nothing(self) -> bool:
