@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from formulations.pair_gains import pair_ratios
 from formulations.reference_rates import without_rate
-from formulations.rule import Decision, Rule, Seed
+from formulations.rule import LARGEST_SEED, Decision, Rule
 from optsched.arrays import IntArray
 from optsched.candidates import Candidates, Classes, classes_apart, column_alone
 from optsched.engine import Engine
@@ -43,7 +44,7 @@ class Fifo(Rule):
                    ``packed``: as above; then, for the jobs left in the queue in order: i joins the job l that runs
                    alone and holds as many GPUs, with the largest T_i(l)j / T_ij + T_l(i)j / T_lj on the pool j of l
                    (ties: the one that started first), if that exceeds 1.5; stop at the first i that finds no such l.
-        seed       of the draws of ``agnostic``, if it is not to be that of the run; other variants draw nothing.
+        seed       of the draws of ``agnostic``; by default that of the run.
         bound      see `formulations.rule.Rule`.
 
     The objective reported is the total throughput. Python loops over the jobs in the order of the queue, which ends
@@ -61,7 +62,7 @@ class Fifo(Rule):
         """Options of first in, first out."""
 
         variant: Literal["heterogeneity-aware", "agnostic", "packed"] = "heterogeneity-aware"
-        seed: Seed = None
+        seed: int | None = Field(default=None, ge=0, le=LARGEST_SEED)
 
     @property
     def integral(self) -> bool:

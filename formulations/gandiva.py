@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from formulations.pair_gains import Gains, Pairs, pair_ratios
 from formulations.reference_rates import pool_gpus
-from formulations.rule import Decision, Rule, Seed, proved
+from formulations.rule import LARGEST_SEED, Decision, Rule, proved
 from formulations.slices import slices, totals_alone
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes, classes_apart
@@ -106,7 +107,7 @@ class Gandiva(_Packing):
 
     Options
         pairing    ``random``, as published, or ``greedy``.
-        seed       of the draws, if it is not to be that of the run.
+        seed       of the draws; by default that of the run.
         pack       ``when-needed``: only if more GPUs are requested than there are; ``always``.
         bound      bound of the matching's linear relaxation (see `Matching`).
 
@@ -122,7 +123,7 @@ class Gandiva(_Packing):
         """Options of Gandiva's packing."""
 
         pairing: Literal["random", "greedy"] = "random"
-        seed: Seed = None
+        seed: int | None = Field(default=None, ge=0, le=LARGEST_SEED)
 
     def pairs(self, K: Classes, gains: Gains, engine: Engine) -> tuple[Pairs, None]:
         """See the class."""

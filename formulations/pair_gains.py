@@ -106,7 +106,7 @@ class Gains:
         most = np.where(a == b, n[a] // 2, np.minimum(n[a], n[b]))
         jobs = sp.csr_matrix((np.ones(2 * len(w)), (np.append(a, b), np.append(edge, edge))), (len(n), len(w)))
         lp = LinearProgram()
-        z = lp.variables(len(w), name="z", implied=(0.0, most), integer=integral)
+        z = lp.variables(len(w), name="z", upper=most, integer=integral)
         lp.constrain(jobs @ z <= n, name="jobs")
         lp.maximise(w[np.newaxis, :] @ z)
         return lp

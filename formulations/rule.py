@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
-from pydantic import Field
 
 from formulations.max_throughput import MaxThroughput
 from optsched.arrays import FloatArray
@@ -57,8 +55,7 @@ class Unfinished(Exception):
         self.outcome = outcome
 
 
-Seed = Annotated[int, Field(ge=0, le=2**31 - 1)] | None
-"""Option of rules that draw: None for the seed of the run."""
+LARGEST_SEED = 2**31 - 1
 
 
 class Rule(Formulation):

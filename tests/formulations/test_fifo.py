@@ -45,6 +45,7 @@ def places(solution: Solution) -> dict[tuple[str, ...], str | None]:
 def random_case(seed: int) -> dict[str, Any]:
     """Mixed gangs, jobs that cannot run everywhere, equal rates, equal arrivals in any order, pairs."""
     random = np.random.default_rng(seed)
+    gangs = (1, 1, 2, 4) if seed % 2 else (1,)  # gangs at the head of the queue stop the packing soon
     capacity = {name: int(random.integers(1, 6)) for name in POOLS}
     workloads = {
         f"w{i}": {"throughput": {pool: {str(s): float(random.choice([0, 1, 2, 3, 5])) for s in (1, 2, 4)}
@@ -53,7 +54,7 @@ def random_case(seed: int) -> dict[str, Any]:
     }  # fmt: skip
     jobs = [
         {
-            "id": f"j{i}", "workload": f"w{random.integers(4)}", "gpus": int(random.choice([1, 1, 1, 1, 1, 2, 4])),
+            "id": f"j{i}", "workload": f"w{random.integers(4)}", "gpus": int(random.choice(gangs)),
             "steps": 100, "arrival": -float(random.integers(0, 6)),
         }
         for i in range(int(random.integers(1, 25)))
@@ -117,7 +118,7 @@ def told_again(made: dict[str, Any], packed: bool) -> dict[tuple[str, ...], str]
 
 
 @pytest.mark.parametrize("variant", ["heterogeneity-aware", "packed"])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(30))
 def test_the_rule(seed: int, variant: str) -> None:
     made = random_case(seed)
     expected = told_again(made, variant == "packed")
@@ -129,11 +130,11 @@ def test_the_rule(seed: int, variant: str) -> None:
 
 
 def test_some_random_cases_pack() -> None:
-    packed = [told_again(random_case(seed), True) for seed in range(40)]
-    assert sum(len(pair) == 2 for places in packed for pair in places) > 10
+    packed = [told_again(random_case(seed), True) for seed in range(30)]
+    assert sum(len(pair) == 2 for places in packed for pair in places) > 20
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(15))
 def test_agnostic_draws_keep_the_capacity(seed: int) -> None:
     """F1: Gavel's agnostic policy puts 9 jobs on 4 GPUs, and gives 36 GPUs out of 8 to mixed gangs."""
     nine = document(
@@ -237,7 +238,7 @@ def test_a_job_without_any_rate_is_refused() -> None:
 
 
 @pytest.mark.parametrize("formulation", ["fifo", "isolated", "proportional-shares"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_bound_is_the_largest_total_throughput(formulation: str, seed: int) -> None:
     instance = Instance.from_document(random_case(seed))
     best = optsched.solve(instance, "max-throughput")

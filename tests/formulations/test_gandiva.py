@@ -100,7 +100,7 @@ def best_by_enumeration(names: list[str], gain: dict[tuple[str, str], float]) ->
     return max(values)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_matching_is_the_best_of_all_pairings(seed: int) -> None:
     made = case(seed, jobs=9)
     gain = gains(made)
@@ -111,7 +111,7 @@ def test_matching_is_the_best_of_all_pairings(seed: int) -> None:
         assert sum(gain[pair] for pair in pairs_of(solution)) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_matching_is_the_matching_of_the_graph_of_jobs(seed: int) -> None:
     """Few kinds of many jobs, and as many kinds as jobs."""
     for workloads in (3, 40):
@@ -125,7 +125,7 @@ def test_matching_is_the_matching_of_the_graph_of_jobs(seed: int) -> None:
         assert solution.objective == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 def test_matching_is_at_least_greedy_and_greedy_at_least_half(seed: int) -> None:
     made = case(200 + seed, jobs=20)
     best = solve(made, "matching").objective
@@ -137,7 +137,7 @@ def test_matching_is_at_least_greedy_and_greedy_at_least_half(seed: int) -> None
 
 
 @pytest.mark.parametrize("formulation", ["gandiva", "matching"])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_no_pair_loses_and_none_is_of_two_sizes(formulation: str, seed: int) -> None:
     solution = solve(case(300 + seed, jobs=16), formulation, seed=seed)
     C, rows = solution.allocation.classes, solution.allocation.rows
@@ -236,6 +236,30 @@ def test_bounds(seed: int) -> None:
         assert name in {finding.field for finding in optsched.verify(instance, wrong).findings}
     written["figures"]["gain"]["j0"] += 0.1
     assert {finding.field for finding in optsched.verify(instance, written).findings} == {"figures.gain.j0"}
+
+
+def test_the_relaxation_knows_that_three_alike_are_one_pair() -> None:
+    made = case(0, jobs=0)
+    made["jobs"] = [{"id": f"j{i}", "workload": "w0"} for i in range(3)]
+    pair = {"workloads": ["w0", "w0"], "gpus": 1, "pool": "a", "throughput": [0.8, 0.8]}
+    made |= {"workloads": {"w0": {"throughput": {"a": 1.0}}}, "colocation": [pair]}
+    for options in ({"pairing": "greedy"}, {"pairing": "random"}):
+        solution = solve(made, "gandiva", bound=True, pack="always", **options)
+        assert (solution.objective, solution.bound) == (pytest.approx(0.6), pytest.approx(0.6))
+
+
+def test_pairs_hold_what_each_would_hold_alone() -> None:
+    """An elastic job has its smallest count alone, and shares no larger one."""
+    made = pair_case(a=(0.9, 0.9))
+    for pool in made["cluster"]["pools"]:
+        pool["gpus_per_node"] = 2
+    for number in (0, 1):
+        made["jobs"] = [{"id": name, "gpus": 2, "throughput": {"a": 4.0, "b": 2.0}} for name in ("x", "y", "z")]
+        made["colocation"][0]["gpus"] = 2
+        assert pairs_of(solve(made, "matching")) == {("x", "y")}
+        rates = {pool: {"1": 2.0, "2": 3.0} for pool in POOLS}
+        made["jobs"][number] |= {"gpus": {"min": 1, "max": 2}, "throughput": rates}
+        assert pairs_of(solve(made, "matching", pack="always")) == set()
 
 
 def test_solvers_and_constraints_that_do_not_fit() -> None:
