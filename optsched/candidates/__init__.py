@@ -1,5 +1,6 @@
 """Candidates: every way in which jobs can run, as columns over kinds and classes of equal jobs."""
 
+from optsched.candidates.apart import classes_apart, column_alone
 from optsched.candidates.classes import Classes
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.compile import Candidates, compile
@@ -16,6 +17,8 @@ __all__ = [
     "KindColumns",
     "Kinds",
     "Resources",
+    "classes_apart",
+    "column_alone",
     "column_needs",
     "compile",
     "expand",

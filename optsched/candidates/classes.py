@@ -218,6 +218,24 @@ def _array(instance: Instance, name: str) -> Any:
 
 def build_classes(candidates: Candidates, reads: frozenset[str]) -> Classes:
     """Merge kinds x the declared job arrays into classes, and columns of kinds into columns of classes."""
+    groups = merge_jobs(candidates, reads)
+    kind, count = candidates.kinds.of_job[groups.first], groups.count
+    alone = alone_columns(candidates.columns, kind, len(candidates.kinds))
+    pairs = _pair_columns(candidates.columns, kind, len(candidates.kinds), count)
+    return assemble(candidates, reads, groups, alone, pairs)
+
+
+@dataclass(frozen=True)
+class JobGroups:
+    """Jobs of the program, merged: class of each job (-1: not in the program), first job and size of each class."""
+
+    of_job: IntArray
+    first: IntArray
+    count: IntArray
+
+
+def merge_jobs(candidates: Candidates, reads: frozenset[str], marks: IntArray | None = None) -> JobGroups:
+    """Merge the jobs of a kind that agree in the declared arrays, and in ``marks``, shape (jobs,), where given."""
     unknown = reads - set(READABLE) - {"gang"}
     if unknown:
         raise KeyError(f"no such job array: {min(unknown)}")
@@ -225,6 +243,8 @@ def build_classes(candidates: Candidates, reads: frozenset[str]) -> Classes:
     placed = np.flatnonzero(candidates.absence == Absence.PRESENT)
     if candidates.aggregate:
         arrays = [kinds.of_job, *(_array(candidates.instance, name) for name in sorted(reads - {"gang"}))]
+        if marks is not None:
+            arrays.append(marks)
         if len(placed) < len(table):
             arrays = [array[placed] for array in arrays]
         groups = group_rows(arrays, len(placed))
@@ -233,9 +253,19 @@ def build_classes(candidates: Candidates, reads: frozenset[str]) -> Classes:
         first, inverse, count = placed, np.arange(len(placed)), np.ones(len(placed), np.int64)
     of_job = np.full(len(table), -1, np.int64)
     of_job[placed] = inverse
+    return JobGroups(of_job, first, count)
 
-    kind_column, class_a, class_b = _class_columns(candidates.columns, kinds.of_job[first], len(kinds), count)
-    columns = candidates.columns
+
+Columns = tuple[IntArray, IntArray, IntArray]
+"""(kind column, class, partner class or -1) of columns of classes."""
+
+
+def assemble(
+    candidates: Candidates, reads: frozenset[str], groups: JobGroups, alone: Columns, pairs: Columns
+) -> Classes:
+    """The classes with these columns, and their matrices."""
+    kind_column, class_a, class_b = (np.concatenate(part) for part in zip(alone, pairs, strict=True))
+    columns, kinds, first = candidates.columns, candidates.kinds, groups.first
     rate_a, rate_b = columns.rate[kind_column], columns.partner_rate[kind_column]
     swapped = (class_b >= 0) & (kinds.of_job[first[class_a]] != columns.kind[kind_column])
     rate_a, rate_b = np.where(swapped, rate_b, rate_a), np.where(swapped, rate_a, rate_b)
@@ -247,9 +277,9 @@ def build_classes(candidates: Candidates, reads: frozenset[str]) -> Classes:
     return Classes(
         candidates=candidates,
         reads=reads,
-        of_job=of_job,
+        of_job=groups.of_job,
         first=first,
-        count=count.astype(np.float64),
+        count=groups.count.astype(np.float64),
         kind_column=kind_column,
         class_a=class_a,
         class_b=class_b,
@@ -261,21 +291,23 @@ def build_classes(candidates: Candidates, reads: frozenset[str]) -> Classes:
     )
 
 
-def _class_columns(
-    columns: KindColumns, kind_of_class: IntArray, kinds: int, count: IntArray
-) -> tuple[IntArray, IntArray, IntArray]:
-    """(kind column, class, partner class) of every column of classes, alone first, class by class."""
-    by_kind = np.argsort(kind_of_class, kind="stable").astype(np.int64)
-    classes_of = np.bincount(kind_of_class, minlength=kinds).astype(np.int64)
-    start_of = np.concatenate(([0], np.cumsum(classes_of)))[:-1].astype(np.int64)
-
+def alone_columns(columns: KindColumns, kind_of_class: IntArray, kinds: int) -> Columns:
+    """Every column without a partner of every class: class by class, in the order of the kind's columns."""
     alone = np.flatnonzero(columns.partner < 0)
     alone = alone[np.argsort(columns.kind[alone], kind="stable")]
     columns_of = np.bincount(columns.kind[alone], minlength=kinds).astype(np.int64)
     first_of = np.concatenate(([0], np.cumsum(columns_of)))[:-1].astype(np.int64)
     length = columns_of[kind_of_class]
-    single_column = alone[ranges(first_of[kind_of_class], length)]
-    single_class = np.repeat(np.arange(len(kind_of_class), dtype=np.int64), length)
+    column = alone[ranges(first_of[kind_of_class], length)]
+    owner = np.repeat(np.arange(len(kind_of_class), dtype=np.int64), length)
+    return column, owner, np.full(len(column), -1, np.int64)
+
+
+def _pair_columns(columns: KindColumns, kind_of_class: IntArray, kinds: int, count: IntArray) -> Columns:
+    """Every column of two kinds for every pair of their classes, the lower class first."""
+    by_kind = np.argsort(kind_of_class, kind="stable").astype(np.int64)
+    classes_of = np.bincount(kind_of_class, minlength=kinds).astype(np.int64)
+    start_of = np.concatenate(([0], np.cumsum(classes_of)))[:-1].astype(np.int64)
 
     pairs = np.flatnonzero(columns.partner >= 0)
     size_a, size_b = classes_of[columns.kind[pairs]], classes_of[columns.partner[pairs]]
@@ -287,9 +319,4 @@ def _class_columns(
     class_b = by_kind[start_of[columns.partner[pair_column]] + local % np.maximum(width, 1)]
     same_kind = columns.kind[pair_column] == columns.partner[pair_column]
     keep = ~same_kind | (class_a < class_b) | ((class_a == class_b) & (count[class_a] > 1))
-    low, high = np.minimum(class_a, class_b)[keep], np.maximum(class_a, class_b)[keep]
-    return (
-        np.concatenate([single_column, pair_column[keep]]),
-        np.concatenate([single_class, low]),
-        np.concatenate([np.full(len(single_column), -1, np.int64), high]),
-    )
+    return pair_column[keep], np.minimum(class_a, class_b)[keep], np.maximum(class_a, class_b)[keep]

@@ -70,6 +70,10 @@ class Candidates:
         """The same candidates, but with every job a class of its own."""
         return replace(self, aggregate=False, _classes={})
 
+    def by_kind(self) -> Candidates:
+        """The same candidates with equal jobs merged, whatever `per_job` said."""
+        return self if self.aggregate else replace(self, aggregate=True, _classes={})
+
     def without(self, reasons: NDArray[np.uint8]) -> Candidates:
         """The same candidates without the columns that have a reason; they are remembered as dropped for it.
 

@@ -23,8 +23,11 @@ from optsched.registry import load_constraint, load_formulation, load_solver
 from optsched.solution import Solution
 from optsched.solution.document import SolutionDocument
 from optsched.solution.plan import Plan
+from optsched.solvers import Limits
 from optsched.verify.findings import Findings
 from optsched.verify.stages import settle
+
+LARGEST_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,8 @@ class Subject:
     formulation : Formulation
         With the options and side constraints of the file.
     candidates : Candidates
-    classes : Classes
+    built : Classes
+        The classes of the program.
     program : AllocationProgram, Plan or None
         None where a side constraint can be met by no allocation.
     """
@@ -45,7 +49,7 @@ class Subject:
     document: SolutionDocument
     formulation: Formulation
     candidates: Candidates
-    classes: Classes
+    built: Classes
     program: AllocationProgram | Plan | None
 
     @property
@@ -54,14 +58,22 @@ class Subject:
         return self.candidates.instance
 
     @property
+    def classes(self) -> Classes:
+        """The classes that the allocation is over: of a rule those that its decisions made."""
+        if self.formulation.sense == "rule" and self.closed.allocation is not None:
+            return self.closed.allocation.classes
+        return self.built
+
+    @property
     def closed_form(self) -> bool:
         """Whether no solver is needed: a rule, no job to place, or a side constraint that nothing can meet."""
         return self.formulation.sense == "rule" or self.program is None or nothing_to_decide(self.program)
 
     @cached_property
     def closed(self) -> Solution:
-        """The solution of a closed form."""
-        return self.formulation.solve(self.candidates, Engine(load_solver))
+        """The solution of a closed form; a rule that draws has the seed of the file."""
+        limits = Limits(seed=min(max(self.document.solver.seed, 0), LARGEST_SEED))
+        return self.formulation.solve(self.candidates, Engine(load_solver, limits=limits))
 
     @property
     def expects_nothing(self) -> bool:

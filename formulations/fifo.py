@@ -1,0 +1,229 @@
+"""First in, first out: jobs start in order of arrival, and the first that finds no room stops the queue."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from formulations.pair_gains import pair_ratios
+from formulations.reference_rates import without_rate
+from formulations.rule import LARGEST_SEED, Decision, Rule
+from optsched.arrays import IntArray
+from optsched.candidates import Candidates, Classes, classes_apart, column_alone
+from optsched.engine import Engine
+
+PACKED = 1.5
+"""Two jobs are packed only if their throughputs together, each by its own alone, add up to more."""
+ROUNDING = 1e-9
+"""Room may be exceeded by so much, relative to the capacity."""
+
+
+class Fifo(Rule):
+    """Start jobs in order of arrival, each whole, until the first that finds no room.
+
+    Parameters
+        T_ij throughput of job i on pool j at its gang s_i (its reference column), 0 where it cannot run;
+        free_j GPUs of pool j that no job before has
+    Rule
+        for i in order of arrival (equal arrivals: order in the instance):
+            R_i = {j : s_i <= free_j, and every other resource that i holds on j is free}
+            R_i empty                     ->  stop: nobody overtakes i
+            T_ij = 0 for all j in R_i     ->  leave i out and go on
+            else                          ->  x_ij = 1 for the j in R_i with the largest T_ij (ties: the first pool)
+
+    Jobs without any column, as those with a gang larger than every pool, are not in the program, and block nobody.
+
+    Options
+        variant    ``heterogeneity-aware``: as above.
+                   ``agnostic``: j is drawn at random from the pools in R_i with T_ij > 0.
+                   ``packed``: as above; then, for the jobs left in the queue in order: i joins the job l that runs
+                   alone and holds as many GPUs, with the largest T_i(l)j / T_ij + T_l(i)j / T_lj on the pool j of l
+                   (ties: the one that started first), if that exceeds 1.5; stop at the first i that finds no such l.
+        seed       of the draws of ``agnostic``; by default that of the run.
+        bound      see `formulations.rule.Rule`.
+
+    The objective reported is the total throughput. Python loops over the jobs in the order of the queue, which ends
+    when the cluster is full; the others cost what sorting them costs.
+
+    References
+        D. Narayanan et al., OSDI 2020, repository policies ``fifo_perf``, ``fifo`` (which there ignores its draw and
+        the capacity) and ``fifo_packed`` (which there loses the job at the head of the queue).
+    """
+
+    name = "fifo"
+    reads = frozenset({"arrival", "gang"})
+
+    class Options(Rule.Options):
+        """Options of first in, first out."""
+
+        variant: Literal["heterogeneity-aware", "agnostic", "packed"] = "heterogeneity-aware"
+        seed: int | None = Field(default=None, ge=0, le=LARGEST_SEED)
+
+    @property
+    def integral(self) -> bool:
+        """A job that starts runs all the time."""
+        return True
+
+    def classes(self, candidates: Candidates) -> Classes:
+        """Kinds: those that arrive at different times are told apart by what is decided on them."""
+        return candidates.classes(frozenset())
+
+    def decide(self, candidates: Candidates, engine: Engine) -> Decision:
+        """Jobs that run are classes of their own, those of a kind that wait are merged."""
+        queue = _Queue(candidates.by_kind().classes(frozenset()))
+        random = self.random(engine) if self.options.variant == "agnostic" else None
+        waiting = queue.start(random)
+        if self.options.variant == "packed":
+            queue.pack(waiting)
+        return queue.decision(candidates)
+
+
+@dataclass
+class _Running:
+    """A job that started, alone so far."""
+
+    number: int
+    """Position in the order of starts."""
+    job: int
+    place: int
+    partner: int = -1
+    shared: int = -1
+    """Column that it shares with the partner."""
+
+
+Need = list[tuple[int, float]]
+"""(resource, amount)."""
+
+
+@dataclass
+class _Queue:
+    """Kinds of jobs with the columns that they may start in, and what is free.
+
+    A place is the reference column of a kind on a pool, or its fastest without a pool.
+    """
+
+    kinds: Classes
+    running: list[_Running] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        K = self.kinds
+        pools = len(K.instance.cluster.pools)
+        self.free: list[float] = (K.capacity * (1 + ROUNDING)).tolist()
+        usage = K.usage.tocsc()
+        alone = np.flatnonzero(K.alone & (K.rate_a > 0))
+        rateless = np.setdiff1d(K.class_a[K.alone], K.class_a[alone])
+        if len(rateless):
+            raise without_rate(K, int(rateless[0]))
+        where = np.where(K.pool >= 0, K.pool, pools)[alone]
+        order = np.lexsort((-K.rate_a[alone], K.gpus[alone], where, K.class_a[alone]))
+        cell = (K.class_a[alone] * (pools + 1) + where)[order]
+        alone = alone[order][np.diff(cell, prepend=-1) != 0]
+        self.places: list[list[int]] = [[] for _ in range(len(K))]
+        self.no_place: list[list[int]] = []
+        for column, kind in zip(alone.tolist(), K.class_a[alone].tolist(), strict=True):
+            self.places[kind].append(column)
+        for columns in self.places:
+            has = set(K.pool[columns].tolist())
+            self.no_place.append([pool for pool in range(pools) if pool not in has] if columns else [])
+        self.rate = K.rate_a
+        ends = zip(usage.indptr[:-1].tolist(), usage.indptr[1:].tolist(), strict=True)
+        self.needs: list[Need] = [
+            list(zip(usage.indices[a:b].tolist(), usage.data[a:b].tolist(), strict=True)) for a, b in ends
+        ]
+
+    def start(self, random: np.random.Generator | None) -> list[int]:
+        """Start jobs until one finds no room; returns the queue from there on."""
+        K = self.kinds
+        present = np.flatnonzero(K.of_job >= 0)
+        order = present[np.argsort(K.instance.jobs_table.arrival[present], kind="stable")]
+        gang = K.gang.tolist()
+        left_out: set[int] = (
+            set()
+        )  # kinds that can run nowhere in the room left: until somebody starts, nothing changes
+        for position, (job, kind) in enumerate(zip(order.tolist(), K.of_job[order].tolist(), strict=True)):
+            if kind in left_out:
+                continue
+            room = [column for column in self.places[kind] if self._fits(self.needs[column])]
+            if room:
+                place = (
+                    max(room, key=self.rate.__getitem__) if random is None else room[int(random.integers(len(room)))]
+                )
+                self._take(self.needs[place])
+                self.running.append(_Running(len(self.running), job, place))
+                left_out.clear()
+            elif self.places[kind] and not any(self.free[pool] >= gang[kind] for pool in self.no_place[kind]):
+                return list(order[position:].tolist())
+            else:
+                left_out.add(kind)
+        return []
+
+    def pack(self, waiting: list[int]) -> None:
+        """Let waiting jobs join running ones, in order, until one finds no partner worth it."""
+        K = self.kinds
+        pairs = pair_ratios(K)
+        worth = np.flatnonzero(pairs.ratio > PACKED)
+        partners: dict[int, list[tuple[float, int, int, int]]] = defaultdict(list)  # (-ratio, kind, pool, column)
+        for row in worth.tolist():
+            column = int(pairs.column[row])
+            a, b, pool = int(K.class_a[column]), int(K.class_b[column]), int(K.pool[column])
+            for kind, other in {(a, b), (b, a)}:
+                partners[kind].append((-float(pairs.ratio[row]), other, pool, column))
+        alone: dict[tuple[int, int], deque[_Running]] = defaultdict(deque)
+        for item in self.running:
+            alone[int(K.class_a[item.place]), int(K.pool[item.place])].append(item)
+        for ranked in partners.values():
+            ranked.sort()
+        for job in waiting:
+            best: tuple[float, int, _Running, int, Need] | None = None
+            for ratio, kind, pool, column in partners[int(K.of_job[job])]:
+                if best is not None and ratio > best[0]:
+                    break
+                if alone[kind, pool]:
+                    item = alone[kind, pool][0]
+                    more = self._more(column, item.place)
+                    if self._fits(more) and (best is None or item.number < best[1]):
+                        best = (ratio, item.number, item, column, more)
+            if best is None:
+                return
+            _, _, item, column, more = best
+            alone[int(K.class_a[item.place]), int(K.pool[item.place])].popleft()
+            item.partner, item.shared = job, column
+            self._take(more)
+
+    def _more(self, shared: int, place: int) -> Need:
+        """What two jobs need beyond what one of them has."""
+        more: dict[int, float] = defaultdict(float, self.needs[shared])
+        for resource, amount in self.needs[place]:
+            more[resource] -= amount
+        return [(resource, amount) for resource, amount in more.items() if amount != 0]
+
+    def _fits(self, need: Need) -> bool:
+        return all(self.free[resource] >= amount for resource, amount in need)
+
+    def _take(self, need: Need) -> None:
+        for resource, amount in need:
+            self.free[resource] -= amount
+
+    def decision(self, candidates: Candidates) -> Decision:
+        """x = 1 for every job that runs, and for every pair."""
+        single = [item for item in self.running if item.partner < 0]
+        pairs = [item for item in self.running if item.partner >= 0]
+        job = _integers(item.job for item in single)
+        shared = self.kinds.kind_column[_integers(item.shared for item in pairs)]
+        C = classes_apart(
+            candidates, frozenset(), job,
+            (_integers(item.job for item in pairs), _integers(item.partner for item in pairs), shared),
+        )  # fmt: skip
+        x = np.zeros(C.columns)
+        x[column_alone(C, job, self.kinds.kind_column[_integers(item.place for item in single)])] = 1.0
+        x[C.columns - len(pairs) :] = 1.0
+        return Decision(C, x)
+
+
+def _integers(values: Iterable[int]) -> IntArray:
+    return np.array(list(values), np.int64)

@@ -1,0 +1,67 @@
+"""Proportional shares: isolated slices by weight, of tenants and of jobs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from formulations.rule import Decision, Rule
+from formulations.slices import slices, totals_alone
+from optsched.arrays import FloatArray
+from optsched.candidates import Candidates, Classes
+from optsched.engine import Engine
+
+
+class ProportionalShares(Rule):
+    """Give every job a slice of each pool in proportion to its weight.
+
+    Parameters
+        p_k weight of a job, n_k jobs of the class, s_kj GPUs of the reference column on pool j (the gang where there is
+        none), W_j GPUs;  P_e weight of tenant e, J_e its jobs in the program
+    Rule
+        f_k  = p_k / sum_l n_l p_l                                              without tenants
+        f_k  = P_e / sum_e' P_e'  *  p_k / sum_{l in J_e} n_l p_l               of tenant e
+        y_kj = f_k W_j / s_kj where the job can run on pool j;  each row divided by max(1, sum_j f_k W_j / s_kj)
+
+    A tenant counts if a job of it is in the program; a job without a tenant is one of its own, with its own weight.
+    Equal weights without tenants give `formulations.isolated`.
+
+    Capacity is always kept: the f of all jobs add up to 1, so sum_k n_k s_kj y_kj <= W_j. (The policy ``proportional``
+    of Gavel's repository gives every job the fractions W_j / sum_j' W_j' of its time, whatever the number of jobs: a
+    normaliser, and no allocation as soon as sum_k n_k s_k > sum_j W_j.) Where CPUs, memory or another resource would be
+    exceeded, the columns that use it are scaled down into it.
+
+    Options
+        tenants    whether tenants share by their weights first; otherwise only the weights of jobs count.
+        bound      see `formulations.rule.Rule`.
+
+    References
+        D. Narayanan et al., OSDI 2020, repository policy ``isolated``, by weight.
+        C. A. Waldspurger, W. E. Weihl, "Lottery Scheduling: Flexible Proportional-Share Resource Management", OSDI
+        1994: shares by tickets, with currencies for groups.
+    """
+
+    name = "proportional-shares"
+    reads = frozenset({"gang", "weight", "tenant"})
+
+    class Options(Rule.Options):
+        """Options of proportional shares."""
+
+        tenants: bool = True
+
+    def decide(self, candidates: Candidates, engine: Engine) -> Decision:
+        """y of the class, as totals x over the columns of the classes."""
+        C = self.classes(candidates)
+        column, y = slices(C, self._parts(C)[:, np.newaxis])
+        return Decision(C, self.build(C).repaired(totals_alone(C, column, y)))
+
+    def _parts(self, C: Classes) -> FloatArray:
+        """f of a job of each class, shape (K,)."""
+        p, n = C.weight, C.count
+        e = C.tenant if self.options.tenants else np.full(len(C), -1, np.int64)
+        P = np.array([tenant.weight for tenant in C.instance.tenants], np.float64)
+        present = np.unique(e[e >= 0])
+        inside = np.bincount(e[e >= 0], (n * p)[e >= 0], minlength=len(P))
+        total = P[present].sum() + (n * p)[e < 0].sum()
+        f: FloatArray = p / total
+        f[e >= 0] *= (P / np.where(inside > 0, inside, 1.0))[e[e >= 0]]
+        return f

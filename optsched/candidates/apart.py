@@ -1,0 +1,49 @@
+"""Classes for decisions about single jobs: those that are decided on stand apart, all others stay merged."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.arrays import IntArray, find_sorted
+from optsched.candidates.classes import Classes, alone_columns, assemble, merge_jobs
+from optsched.candidates.compile import Candidates
+
+
+def classes_apart(
+    candidates: Candidates,
+    reads: frozenset[str],
+    apart: IntArray,
+    pairs: tuple[IntArray, IntArray, IntArray] | None = None,
+) -> Classes:
+    """Classes in which some jobs are classes of their own, and share GPUs with nobody but the partners named.
+
+    A rule decides job by job. With every job a class of its own there would be a column for every two jobs that could
+    share; so there are only those that the rule decided on, and jobs that it left alike are still one class.
+
+    Parameters
+    ----------
+    candidates : Candidates
+    reads : frozenset of str
+        Job arrays that jobs of a class share.
+    apart : IntArray
+        Jobs that are each a class of its own, and so is every job of a pair.
+    pairs : three IntArrays of shape (P,), optional
+        Two jobs and a column of the candidates for their two kinds; these are the last P columns, in this order.
+    """
+    none = np.zeros(0, np.int64)
+    first, second, column = (none, none, none) if pairs is None else pairs
+    marks = np.zeros(len(candidates.instance.jobs_table), np.int64)
+    for jobs in (apart, first, second):
+        marks[jobs] = jobs + 1
+    groups = merge_jobs(candidates, reads, marks)
+    alone = alone_columns(candidates.columns, candidates.kinds.of_job[groups.first], len(candidates.kinds))
+    a, b = groups.of_job[first], groups.of_job[second]
+    return assemble(candidates, reads, groups, alone, (column, np.minimum(a, b), np.maximum(a, b)))
+
+
+def column_alone(C: Classes, job: IntArray, kind_column: IntArray) -> IntArray:
+    """The column of the classes of each job in a column of the candidates, without a partner; -1 if there is none."""
+    alone = np.flatnonzero(C.alone)  # sorted by class, then by column of the candidates
+    width = len(C.candidates.columns)
+    place = find_sorted(C.class_a[alone] * width + C.kind_column[alone], C.of_job[job] * width + kind_column)
+    return np.where(place >= 0, alone[place], -1)
