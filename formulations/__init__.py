@@ -2,6 +2,7 @@
 
 CATALOGUE: dict[str, str] = {
     "alpha-fairness": "formulations.alpha_fairness:AlphaFairness",
+    "cost": "formulations.total_cost:TotalCost",
     "isolated": "formulations.isolated:Isolated",
     "lease": "formulations.lease:Lease",
     "makespan": "formulations.makespan:Makespan",
