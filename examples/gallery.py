@@ -38,10 +38,8 @@ def main(folder: Path) -> None:
     whole = optsched.place(optsched.solve("@topology", "max-throughput", integral=True))
     machines = optsched.solve("@unrelated", "makespan-unrelated", prove=True)
     leases = optsched.solve("@leases", "lease", prove=True)
-    recorder = ProgressRecorder()
-    hard = generate("knapsack", jobs=60, resources=8).instance
+    recorder, hard = ProgressRecorder(), generate("knapsack", jobs=60, resources=8).instance
     search = optsched.solve(hard, "multiple-choice", time_limit=3.0, on_progress=recorder)
-
     pictures = {
         "allocation": (fair, allocation_heatmap(fair)),
         "prices": (fair, price_bars(fair)),

@@ -32,13 +32,13 @@ import scipy.sparse as sp
 
 from optsched.api import compile, load, make_formulation, make_limits, own_constraints
 from optsched.arrays import FloatArray
-from optsched.candidates import Candidates
+from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine, Outcome
 from optsched.errors import Interrupted, UsageError
 from optsched.formulation import Formulation, Infeasible
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
-from optsched.program import AllocationProgram, LexicographicMinimum, Minimum, SideRows
+from optsched.program import AllocationProgram, Minimum, SideRows, Total
 from optsched.registry import load_solver
 from optsched.sensitivity.front import Axis, Front, FrontPoint, efficient
 from optsched.sensitivity.held import HeldProgram, single_program
@@ -131,20 +131,27 @@ def _programs(f: Formulation, g: Formulation, candidates: Candidates) -> tuple[A
     integral = f.integral or g.integral
     if integral and not all(constraint.of_placement for constraint in f.constraints):
         candidates = candidates.per_job()  # see Formulation.classes
-    alone = [formulation.classes(candidates) for formulation in (f, g)]
-    if any(C.candidates.columns is not candidates.columns for C in alone):
-        raise UsageError(f"{f.name} and {g.name} are not over the same columns: one of them leaves out or adds some")
-    C = candidates.classes(alone[0].reads | alone[1].reads)
+    C = _common_classes(f, g, candidates)
     programs = [replace(single_program(formulation, C), integral=integral) for formulation in (f, g)]
-    for formulation, program in zip((f, g), programs, strict=True):
-        if isinstance(program.utility, LexicographicMinimum):
-            raise UsageError(f"{formulation.name} is lexicographic: it has no value that could be traded")
     first, second = programs
     if second.concave:
         raise UsageError(f"{g.name} is not linear: it can be the first of the two objectives, not the second")
     if first.concave and integral:
         raise UsageError(f"{f.name} is not linear: it cannot be traded against whole jobs")
     return _with_rows(first, second, SECOND), _with_rows(second, first, FIRST)
+
+
+def _common_classes(f: Formulation, g: Formulation, candidates: Candidates) -> Classes:
+    """Classes of jobs that neither formulation can tell apart, nor any side constraint."""
+    wider: type[Formulation] = type(f.name, (type(f),), {"reads": f.reads | g.reads})
+    C, other = wider(f.options, f.constraints).classes(candidates), g.classes(candidates)
+    ours, theirs = C.candidates.columns, other.candidates.columns
+    for name in ("kind", "partner", "pool", "gpus", "nodes", "option", "workers", "servers"):
+        if not np.array_equal(getattr(ours, name), getattr(theirs, name)):
+            raise UsageError(
+                f"{f.name} and {g.name} are not over the same columns: one of them leaves out or adds some"
+            )
+    return C
 
 
 def _with_rows(program: AllocationProgram, other: AllocationProgram, name: str) -> AllocationProgram:
@@ -159,7 +166,7 @@ def _at_least(program: AllocationProgram, value: float | FloatArray, name: str) 
     if isinstance(utility, Minimum):
         matrix, lower = program.levels, np.asarray(value) * C.count
     else:
-        assert not isinstance(utility, LexicographicMinimum)
+        assert isinstance(utility, Total)
         matrix, lower = sp.csr_matrix(sp.csr_matrix(utility.weight[np.newaxis, :]) @ program.levels), np.array([value])
     return SideRows(name, matrix, lower, np.full(matrix.shape[0], np.inf), lambda row: f"the {name} objective")
 
@@ -238,7 +245,8 @@ class _Search:
     def _starves(self, eps: float) -> bool:
         """Whether some job must have nothing where g is at a level, and f does not exist without (its log is -inf)."""
         first = self.first.program
-        if not first.concave or np.isfinite(first.utility.value(np.zeros(1))).all():  # type: ignore[union-attr]
+        assert isinstance(first.utility, Minimum | Total)
+        if isinstance(first.utility, Minimum) or np.isfinite(first.utility.value(np.zeros(1))).all():
             return False
         smallest = replace(first, utility=Minimum())
         rows = _at_least(self.second.program, float(_less(eps)), SECOND)

@@ -12,7 +12,7 @@ from optsched.candidates import Classes
 from optsched.engine import NO_OPTIMUM, Engine, Outcome
 from optsched.errors import UsageError
 from optsched.formulation import Formulation
-from optsched.program import AllocationProgram, LinearArrays, SideRows
+from optsched.program import AllocationProgram, LinearArrays, Minimum, SideRows, Total
 from optsched.proof import proved_allocation
 from optsched.solution import Solution
 from optsched.solvers import Session
@@ -126,7 +126,7 @@ def single_program(formulation: Formulation, C: Classes) -> AllocationProgram:
     Raises
     ------
     UsageError
-        The formulation is a rule or several programs, or its answer is a schedule.
+        The formulation is a rule, its answer is a schedule, or it is solved in several stages.
     Infeasible
         A side constraint that no allocation can meet.
     """
@@ -136,6 +136,8 @@ def single_program(formulation: Formulation, C: Classes) -> AllocationProgram:
     program = formulation.program(C)
     if not isinstance(program, AllocationProgram):
         raise UsageError(f"{name} decides what runs when: its program is not one of fractions of time")
+    if not isinstance(program.utility, Minimum | Total):
+        raise UsageError(f"{name} is solved in several stages: it is no single program that could be held")
     return program
 
 
