@@ -139,7 +139,7 @@ def test_a_concave_objective_against_a_linear_one() -> None:
     values = values_of(front)
     assert (np.diff(values[:, 0]) < 0).all() and (np.diff(values[:, 1]) > 0).all()
     assert all(point.solution.certificate.ok and point.solution.gap < 1e-6 for point in front.points)
-    assert front.rebuilt == ("solved from scratch, as conic solvers cannot be changed in place",)
+    assert front.rebuilt == ("solved from scratch, as a utility that is not linear cannot be changed in place",)
 
 
 def test_an_end_where_the_concave_objective_does_not_exist_is_left_out() -> None:

@@ -146,7 +146,7 @@ def test_whole_jobs_are_held_without_prices_and_concave_utilities_with() -> None
     nash = optsched.whatif("@quickstart", "proportional-fairness", add={"v100": 2})
     gain, predicted = nash.difference(nash.changes[0].held), nash.changes[0].predicted
     assert gain is not None and predicted is not None and 0 < gain <= predicted
-    assert nash.rebuilt == ("solved from scratch, as conic solvers cannot be changed in place",)
+    assert nash.rebuilt == ("solved from scratch, as a utility that is not linear cannot be changed in place",)
 
 
 def test_an_infeasible_instance_may_become_feasible_and_back() -> None:

@@ -90,7 +90,7 @@ class HeldProgram:
     def _run(self, program: AllocationProgram) -> Outcome:
         self.runs += 1
         if program.concave:
-            self.anew.append("solved from scratch, as conic solvers cannot be changed in place")
+            self.anew.append("solved from scratch, as a utility that is not linear cannot be changed in place")
             return self.engine.solve_allocation(program)
         arrays = self.right_sides(program)
         self.session.set_rows(arrays.row_lower, arrays.row_upper)
