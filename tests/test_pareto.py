@@ -95,6 +95,24 @@ def test_the_ends_are_efficient_and_not_only_weakly() -> None:
     assert front.removed == 2
 
 
+def test_the_first_end_is_the_best_for_the_second_objective_among_its_optima() -> None:
+    """Two jobs share pool p and hold the level down; the third has q for itself and may run all the time, or less."""
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": name, "nodes": 1, "gpus_per_node": 1} for name in "pq"]},
+        "jobs": [{"id": "a", "throughput": {"p": 1.0}}, {"id": "b", "throughput": {"p": 3.0}},
+                 {"id": "c", "throughput": {"q": 5.0}}],
+    }  # fmt: skip
+    front = optsched.pareto(optsched.Instance.from_document(document), ("max-min-fairness", "max-throughput"), points=3)
+    assert [point.objectives for point in front.points] == [
+        pytest.approx((1.0, 7.0)), pytest.approx((0.5, 7.5)), pytest.approx((0.0, 8.0))]  # fmt: skip
+    for seed in range(6):  # one long job alone sets the makespan: the others have many optima
+        problem = random_instance(seed)
+        end = optsched.pareto(problem, ("makespan", "max-throughput"), points=2).points[0]
+        best = scipy_front(problem, ("max-throughput", "makespan"), end.values[0] * (1 - 1e-9))
+        assert end.values[1] == pytest.approx(best, rel=1e-6)
+
+
 @given(st.integers(0, 10_000), st.sampled_from(PAIRS))
 @settings(max_examples=15, deadline=None)
 def test_fronts_are_monotone_concave_and_certified(seed: int, pair: tuple[str, str]) -> None:

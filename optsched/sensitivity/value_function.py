@@ -21,6 +21,10 @@ NUDGE = 1e-7
 """By this the least feasible capacity is raised, relatively, where it is not quite feasible."""
 
 
+FIRST_STEP = 0.02
+"""Part of the capacity that the first trial is away."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tangent:
     """A line that touches the optimum at a capacity: it lies on or above it everywhere."""
@@ -107,10 +111,17 @@ class ValueFunction:
         """How far a line that touches v lies on it, towards a bound: (end, line beyond, whether it was found).
 
         There is no line beyond where the first one lies on v up to the bound, or up to the least feasible capacity.
+        Trials go outwards in growing steps until one is off the line: warm runs are the cheaper the nearer they are.
         """
+        beyond: Tangent | None = None
         try:
-            trial = self.lowest(bound) if bound < here.capacity else self.at(bound)
-            beyond: Tangent | None = None
+            step = FIRST_STEP * (here.capacity or abs(bound))
+            while True:
+                place = max(bound, here.capacity - step) if bound < here.capacity else min(bound, here.capacity + step)
+                trial = self.lowest(place) if bound < here.capacity else self.at(place)
+                if place == bound or trial is None or trial.capacity != place or not self._on(here, trial):
+                    break
+                step *= 4.0
             while trial is not None and not self._on(here, trial):
                 beyond, end = trial, here.meets(trial)
                 between = min(here.capacity, trial.capacity) < end < max(here.capacity, trial.capacity)
