@@ -19,6 +19,7 @@ from optsched.report import (
     ProgressLines,
     ProgressRecorder,
     allocation_heatmap,
+    front_picture,
     price_bars,
     progress_picture,
     rounds_gantt,
@@ -32,17 +33,17 @@ def main(folder: Path) -> None:
     """Solve, draw, tell."""
     folder.mkdir(parents=True, exist_ok=True)
     fair = optsched.solve("@quickstart", "max-min-fairness")
+    front = optsched.pareto("@quickstart", ("makespan", "cost"))
     rounds = optsched.place(optsched.realise(fair))
     whole = optsched.place(optsched.solve("@topology", "max-throughput", integral=True))
     machines = optsched.solve("@unrelated", "makespan-unrelated", prove=True)
     leases = optsched.solve("@leases", "lease", prove=True)
-    recorder = ProgressRecorder()
-    hard = generate("knapsack", jobs=60, resources=8).instance
+    recorder, hard = ProgressRecorder(), generate("knapsack", jobs=60, resources=8).instance
     search = optsched.solve(hard, "multiple-choice", time_limit=3.0, on_progress=recorder)
-
     pictures = {
         "allocation": (fair, allocation_heatmap(fair)),
         "prices": (fair, price_bars(fair)),
+        "front": (front.points[0].solution, front_picture(front)),
         "rounds": (rounds, rounds_gantt(rounds)),
         "topology": (whole, topology_picture(whole)),
         "machines": (machines, schedule_gantt(machines)),

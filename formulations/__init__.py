@@ -2,10 +2,11 @@
 
 CATALOGUE: dict[str, str] = {
     "alpha-fairness": "formulations.alpha_fairness:AlphaFairness",
+    "cost": "formulations.total_cost:TotalCost",
     "dominant-resource-fairness": "formulations.drf:DominantResourceFairness",
     "drf": "formulations.drf:DominantResourceFairness",
-    "finish-time-fairness": "formulations.finish_time_fairness:FinishTimeFairness",
     "fifo": "formulations.fifo:Fifo",
+    "finish-time-fairness": "formulations.finish_time_fairness:FinishTimeFairness",
     "gandiva": "formulations.gandiva:Gandiva",
     "isolated": "formulations.isolated:Isolated",
     "lease": "formulations.lease:Lease",

@@ -11,9 +11,10 @@ import numpy as np
 from formulations.max_throughput import MaxThroughput
 from optsched.arrays import FloatArray
 from optsched.candidates import Absence, Candidates, Classes
-from optsched.engine import Engine, Outcome
+from optsched.engine import Engine
 from optsched.errors import SolverCrashed, UsageError
 from optsched.formulation import Formulation, FormulationOptions, by_job
+from optsched.outcome import Outcome
 from optsched.program import AllocationProgram, Total
 from optsched.solution import (
     Allocation,

@@ -16,41 +16,67 @@ if TYPE_CHECKING:
     from optsched.direct import solve_program
     from optsched.explaining import explain_job
     from optsched.instance import Instance
+    from optsched.sensitivity import (
+        CapacityCurve,
+        CapacityRange,
+        Front,
+        WhatIf,
+        capacity_curve,
+        capacity_ranging,
+        pareto,
+        whatif,
+    )
     from optsched.solution import Solution
     from optsched.verify import verify
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "CapacityCurve": "optsched.sensitivity",
+    "CapacityRange": "optsched.sensitivity",
     "Comparison": "optsched.comparison",
+    "Front": "optsched.sensitivity",
     "Instance": "optsched.instance",
     "Solution": "optsched.solution",
+    "WhatIf": "optsched.sensitivity",
+    "capacity_curve": "optsched.sensitivity",
+    "capacity_ranging": "optsched.sensitivity",
     "compare": "optsched.comparison",
     "compile": "optsched.api",
     "explain_job": "optsched.explaining",
     "load": "optsched.api",
+    "pareto": "optsched.sensitivity",
     "place": "optsched.api",
     "realise": "optsched.api",
     "solve": "optsched.api",
     "solve_program": "optsched.direct",
     "verify": "optsched.verify",
+    "whatif": "optsched.sensitivity",
     "write_solution": "optsched.api",
 }
 
 __all__ = [
+    "CapacityCurve",
+    "CapacityRange",
     "Comparison",
+    "Front",
     "Instance",
     "Solution",
+    "WhatIf",
     "__version__",
+    "capacity_curve",
+    "capacity_ranging",
     "compare",
     "compile",
     "explain_job",
     "load",
+    "pareto",
     "place",
     "realise",
     "solve",
     "solve_program",
     "verify",
+    "whatif",
     "write_solution",
 ]
 

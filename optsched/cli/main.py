@@ -20,11 +20,13 @@ from optsched.cli import (
     generate,
     import_gavel,
     instances,
+    pareto,
     plot,
     solve,
     solvers,
     validate,
     verify,
+    whatif,
 )
 from optsched.cli.command import CONTEXT, Commands, Help, add_command
 from optsched.cli.shell import Shell, silence_stdout
@@ -71,6 +73,8 @@ def build_app() -> typer.Typer:
     add_command(app, "validate", validate.validate, validate.EXAMPLES)
     add_command(app, "compare", compare.compare, compare.EXAMPLES)
     add_command(app, "explain", explain.explain, explain.EXAMPLES)
+    add_command(app, "whatif", whatif.whatif, whatif.EXAMPLES)
+    add_command(app, "pareto", pareto.pareto, pareto.EXAMPLES)
     add_command(app, "export", export.export, export.EXAMPLES)
     add_command(app, "plot", plot.plot, plot.EXAMPLES)
     app.add_typer(import_gavel.build_imports(), name="import")

@@ -1,6 +1,7 @@
 """Reports: pictures of solutions. matplotlib (the extra ``plot``) is loaded when a picture is drawn, not before."""
 
 from optsched.report.answers import SolutionFile
+from optsched.report.front import FrontLines, front_picture
 from optsched.report.gantt import rounds_gantt, schedule_gantt
 from optsched.report.gantt_rows import GanttRows
 from optsched.report.heatmap import HeatmapRows, allocation_heatmap, heatmap_rows
@@ -11,6 +12,7 @@ from optsched.report.topology import topology_picture
 from optsched.report.topology_cells import TopologyCells
 
 __all__ = [
+    "FrontLines",
     "GanttRows",
     "HeatmapRows",
     "PriceBars",
@@ -19,6 +21,7 @@ __all__ = [
     "SolutionFile",
     "TopologyCells",
     "allocation_heatmap",
+    "front_picture",
     "heatmap_rows",
     "price_bars",
     "progress_picture",

@@ -1,0 +1,48 @@
+"""Total cost: the cheapest allocation that keeps the side constraints, and an objective to trade others against."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.candidates import Classes
+from optsched.errors import InvalidInput
+from optsched.formulation import Formulation
+from optsched.program import AllocationProgram, Total
+
+
+class TotalCost(Formulation):
+    """Minimise the cost per hour of what is in use.
+
+    Sets, x, n, time and capacity as in `formulations.max_min_fairness`.
+    Parameters
+        price_c   USD/h of one unit of column c: GPUs x share of a GPU x cost per GPU hour of its pool; 0 without a pool
+    Program
+        minimise  sum_c price_c x_c   s.t.  time, capacity
+
+    Without side constraints nothing runs, for nothing. With deadlines it is the cheapest way to meet them; and
+    `optsched pareto` trades it against any other objective.
+
+    References
+        The cost of policies is that of D. Narayanan et al., OSDI 2020, section 4.3 (Gavel divides by it instead).
+    """
+
+    name = "cost"
+    sense = "min"
+    objective_words = "cost, USD/h"
+
+    def build(self, C: Classes) -> AllocationProgram:
+        """See the class; the program maximises the cost with its sign changed."""
+        cluster = C.instance.cluster
+        price = C.configurations.cost_per_hour(cluster)[C.configuration]
+        if np.isnan(price).any():
+            pool = int(C.pool[np.isnan(price)][0])
+            raise InvalidInput(
+                f"cluster.pools[{pool}].cost_per_gpu_hour", "nothing", "a price in USD, as cost is to be minimised"
+            )
+        rows = (-price, (C.class_a, np.arange(C.columns)))  # a pair of classes costs once
+        return AllocationProgram(C, Total(np.ones(len(C))), sp.csr_matrix(rows, shape=(len(C), C.columns)))
+
+    def report(self, value: float) -> float:
+        """USD/h: the value with its sign changed."""
+        return 0.0 - value

@@ -1,0 +1,216 @@
+"""An instance with other capacities: GPUs of pools, their CPUs and memory, and further resources.
+
+GPUs come and go in nodes, as a cluster grows and shrinks:
+
+- added GPUs form nodes of the pool's size (that of most of its usable nodes, the larger one of equally many), and one
+  smaller node of what is left over; CPUs and memory of a new node are in proportion to its GPUs;
+- removed GPUs are taken from the last usable nodes: whole nodes, and a part of one, whose CPUs and memory shrink in
+  proportion; nodes that cannot take work stay as they are. What ran on a GPU that is gone is no longer running;
+- CPUs and memory of a pool (``v100.cpu``) are spread over its usable nodes in proportion to what these have.
+
+The topology stays as it is: nodes that are added to an explicit one have no links.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.errors import UsageError
+from optsched.instance.build_cluster import MAX_GPUS, MAX_NODES
+from optsched.instance.cluster import PER_NODE, UP, Cluster, Pool, Resource
+from optsched.instance.instance import Instance
+from optsched.instance.tables import JobTable
+
+
+def resized(instance: Instance, add: Mapping[str, float]) -> Instance:
+    """The instance with more of some resources, and less of others.
+
+    Parameters
+    ----------
+    instance : Instance
+    add : mapping
+        Name of a pool (GPUs, a whole number), of a pool's CPUs or memory (``v100.cpu``, ``v100.memory``), or of a
+        resource -> amount that is added; negative amounts are taken away.
+
+    Returns
+    -------
+    Instance
+        Named after what was added: ``quickstart with v100 +8``.
+
+    Raises
+    ------
+    UsageError
+        A name that there is not, an amount that is no number, part of a GPU, or less than nothing left.
+    """
+    cluster, now = instance.cluster, instance.now
+    for name, amount in add.items():
+        _check(name, amount, cluster, now)
+        cluster = _changed(cluster, name, float(amount), now)
+    name = f"{instance.name} with {', '.join(words_of(add))}" if add else instance.name
+    table = _still_running(instance.jobs_table, instance.cluster, cluster)
+    return replace(instance, name=name, cluster=cluster, jobs_table=table)
+
+
+def words_of(add: Mapping[str, float]) -> list[str]:
+    """``v100 +8``, for each."""
+    return [f"{name} {amount:+,.10g}" for name, amount in add.items()]
+
+
+def _check(name: str, amount: float, cluster: Cluster, now: float) -> None:
+    known = cluster.capacities(now)
+    if name not in known:
+        head, _, kind = name.rpartition(".")
+        if head in cluster.pool_index and kind in PER_NODE:
+            raise UsageError(f"add {name}: not every usable node of {head} states its {kind}, so there is no limit")
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise UsageError(f"add: no pool or resource is called {name!r}, expected one of {', '.join(known)}{hint}")
+    if not math.isfinite(amount):
+        raise UsageError(f"add {name}: found {amount}, expected a finite number")
+    if name in cluster.pool_index and amount != int(amount):
+        raise UsageError(f"add {name}: found {amount:g}, expected a whole number of GPUs")
+    if known[name] + amount < 0:
+        unit = " usable GPUs" if name in cluster.pool_index else ""
+        raise UsageError(f"add {name}: {amount:+,.10g} of {known[name]:,.10g}{unit} would leave less than nothing")
+
+
+def _changed(cluster: Cluster, name: str, amount: float, now: float) -> Cluster:
+    resources = cluster.resources
+    if name in {resource.name for resource in resources}:
+        changed = [replace(r, capacity=r.capacity + amount) if r.name == name else r for r in resources]
+        return replace(cluster, resources=tuple(changed))
+    head, _, kind = name.rpartition(".")
+    row = cluster.pool_index[name if name in cluster.pool_index else head]
+    pool = cluster.pools[row]
+    if name not in cluster.pool_index:
+        pool = _with_node_resource(pool, kind, amount, now)
+    elif amount > 0:
+        pool = _grown(cluster, pool, int(amount), now)
+    elif amount < 0:
+        pool = _shrunk(pool, -int(amount), now)
+        resources = tuple(_of_nodes_left(resource, cluster.pools[row], pool) for resource in resources)
+    return replace(cluster, pools=(*cluster.pools[:row], pool, *cluster.pools[row + 1 :]), resources=resources)
+
+
+def _with_node_resource(pool: Pool, kind: str, amount: float, now: float) -> Pool:
+    field = PER_NODE[kind]
+    usable, values = pool.usable(now), getattr(pool, field).copy()
+    total = float(values[usable].sum())
+    if not usable.any():
+        raise UsageError(f"add {pool.name}.{kind}: no node of {pool.name} can take work")
+    values[usable] = values[usable] * ((total + amount) / total) if total > 0 else amount / usable.sum()
+    return replace(pool, **{field: values})
+
+
+def _grown(cluster: Cluster, pool: Pool, gpus: int, now: float) -> Pool:
+    """With more nodes, of the size that most of its nodes have; a pool without GPUs gets one node of them all."""
+    model = _typical_node(pool, now)
+    size = gpus if model is None else int(pool.node_gpus[model])
+    full, rest = divmod(gpus, size)
+    count = full + (rest > 0)
+    if len(pool.node_gpus) + count > MAX_NODES or int(pool.node_gpus.sum()) + gpus > MAX_GPUS:
+        most = "at most 10 million nodes and a billion GPUs in all"
+        raise UsageError(f"add {pool.name}: found {gpus:,}, expected {most}")
+    sizes = np.full(count, size, np.int64)
+    if rest:
+        sizes[-1] = rest
+    nothing = np.full(count, np.nan)
+
+    def like(values: FloatArray) -> FloatArray:
+        return nothing if model is None else values[model] * (sizes / size)
+
+    return replace(
+        pool,
+        node_names=_names_with(cluster, pool, count),
+        node_gpus=np.concatenate([pool.node_gpus, sizes]),
+        node_cpus=np.concatenate([pool.node_cpus, like(pool.node_cpus)]),
+        node_memory=np.concatenate([pool.node_memory, like(pool.node_memory)]),
+        node_state=np.concatenate([pool.node_state, np.full(count, UP)]),
+        node_available_from=np.concatenate([pool.node_available_from, np.full(count, -np.inf)]),
+    )
+
+
+def _typical_node(pool: Pool, now: float) -> int | None:
+    """The last node of the commonest size among those that are usable (else among all); None without GPUs."""
+    has_gpus = pool.node_gpus > 0
+    rows = np.flatnonzero(has_gpus & pool.usable(now))
+    rows = rows if len(rows) else np.flatnonzero(has_gpus)
+    if not len(rows):
+        return None
+    sizes, counts = np.unique(pool.node_gpus[rows], return_counts=True)
+    common = sizes[np.flatnonzero(counts == counts.max())[-1]]
+    return int(rows[np.flatnonzero(pool.node_gpus[rows] == common)[-1]])
+
+
+def _names_with(cluster: Cluster, pool: Pool, count: int) -> tuple[str, ...] | int:
+    """Names of the nodes with so many new ones, ``<pool>-<i>`` with the next free numbers."""
+    before = len(pool.node_gpus)
+    listed = {name for other in cluster.pools if not isinstance(other.node_names, int) for name in other.node_names}
+    made = (f"{pool.name}-{row}" for row in range(before + count))
+    if isinstance(pool.node_names, int) and not (listed and any(name in listed for name in made)):
+        return before + count
+    plain = [other for other in cluster.pools if isinstance(other.node_names, int)]
+    taken = listed | {other.node_name(row) for other in plain for row in range(len(other.node_gpus))}
+    new: list[str] = []
+    number = before
+    while len(new) < count:
+        name = f"{pool.name}-{number}"
+        if name not in taken:
+            new.append(name)
+        number += 1
+    return (*(pool.node_name(row) for row in range(before)), *new)
+
+
+def _shrunk(pool: Pool, gpus: int, now: float) -> Pool:
+    """Without so many GPUs, taken from the last usable nodes."""
+    usable = np.flatnonzero(pool.usable(now) & (pool.node_gpus > 0))[::-1]
+    taken = np.zeros(len(pool.node_gpus), np.int64)
+    reached = np.cumsum(pool.node_gpus[usable])
+    taken[usable] = np.clip(gpus - (reached - pool.node_gpus[usable]), 0, pool.node_gpus[usable])
+    left: IntArray = pool.node_gpus - taken
+    stay: BoolArray = (left > 0) | (taken == 0)
+    part = np.where(taken > 0, left / np.maximum(pool.node_gpus, 1), 1.0)
+    rows = np.flatnonzero(stay)
+    prefix = len(rows) == 0 or int(rows[-1]) == len(rows) - 1
+    counted = isinstance(pool.node_names, int) and prefix
+    return replace(
+        pool,
+        node_names=len(rows) if counted else tuple(pool.node_name(row) for row in rows.tolist()),
+        node_gpus=left[rows],
+        node_cpus=(pool.node_cpus * part)[rows],
+        node_memory=(pool.node_memory * part)[rows],
+        node_state=pool.node_state[rows],
+        node_available_from=pool.node_available_from[rows],
+    )
+
+
+def _of_nodes_left(resource: Resource, before: Pool, after: Pool) -> Resource:
+    """A resource of some nodes without those that are gone."""
+    if resource.nodes is None:
+        return resource
+    gone = {before.node_name(row) for row in range(len(before.node_gpus))}
+    gone -= {after.node_name(row) for row in range(len(after.node_gpus))}
+    nodes = tuple(name for name in resource.nodes if name not in gone)
+    if not nodes:
+        raise UsageError(f"add {before.name}: the resource {resource.name} would be left without any of its nodes")
+    return replace(resource, nodes=nodes)
+
+
+def _still_running(table: JobTable, before: Cluster, after: Cluster) -> JobTable:
+    """The jobs, without the places of those that lost a GPU."""
+    if not table.running or before is after:
+        return table
+
+    def there(pool: int, gpus: tuple[str, ...]) -> bool:
+        sizes = after.node_sizes[after.pools[pool].name]
+        places = (gpu.rpartition("/") for gpu in gpus)
+        return all(node in sizes and int(index) < sizes[node] for node, _, index in places)
+
+    kept = {job: place for job, place in table.running.items() if there(place[0], place[1])}
+    return table if len(kept) == len(table.running) else replace(table, running=kept)

@@ -1,0 +1,155 @@
+"""The front between two objectives as a picture: its points, the ideal and the nadir."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.errors import UsageError
+from optsched.report.answers import amount, count
+from optsched.report.palette import INK, LABEL, LINE, MAIN, MUTED, PAPER, SECOND, SMALL, WARNING
+from optsched.report.pictures import head, legend_below, new_axes, plain_frame, require_matplotlib
+from optsched.sensitivity import Front
+from optsched.solution import Status
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LABELLED = 12
+"""Points that have their numbers beside them, at most."""
+
+
+@dataclass(frozen=True)
+class FrontLines:
+    """What the picture of a front shows.
+
+    Attributes
+    ----------
+    first, second : FloatArray, shape (P,)
+        Objectives of the points, the best for the first one first; finite.
+    proved : BoolArray, shape (P,)
+        Whether each point is proven optimal.
+    joined : bool
+        Whether compromises between neighbours exist: not for whole jobs.
+    ideal, nadir : (float, float) or None
+        None where one of their coordinates does not exist.
+    hidden : int
+        Points with an objective that does not exist.
+    title, subtitle, first_axis, second_axis : str
+    """
+
+    first: FloatArray
+    second: FloatArray
+    proved: np.ndarray
+    joined: bool
+    ideal: tuple[float, float] | None
+    nadir: tuple[float, float] | None
+    hidden: int
+    title: str
+    subtitle: str
+    first_axis: str
+    second_axis: str
+
+    @classmethod
+    def of(cls, front: Front) -> FrontLines:
+        """What a front shows.
+
+        Raises
+        ------
+        UsageError
+            If there is no point with two objectives that exist.
+        """
+        both = np.array([point.objectives for point in front.points], np.float64).reshape(-1, 2)
+        seen = np.isfinite(both).all(axis=1)
+        if not seen.any():
+            why = "none of its points has two finite objectives" if len(both) else "it has no points"
+            raise UsageError(f"there is no front to draw: {why}")
+        proved = np.array([point.solution.status is Status.OPTIMAL for point in front.points])[seen]
+        integral = any(point.solution.allocation.integral for point in front.points if point.solution.allocation)
+        both, hidden = both[seen], int((~seen).sum())
+        finite = both.min(axis=0), both.max(axis=0)
+        worst = tuple(
+            float(finite[1][place] if axis.sense == "min" else finite[0][place])
+            for place, axis in enumerate(front.axes)
+        )
+        told = [count(len(both), "compromise"), "each optimal and certified" if proved.all() else "not all are proven"]
+        told += [f"{hidden} outside: an objective does not exist there"] if hidden else []
+        first, second = front.axes
+        ideal = front.ideal if front.ideal is not None and np.isfinite(front.ideal).all() else None
+        return cls(
+            both[:, 0], both[:, 1], proved, not integral, ideal, (worst[0], worst[1]), hidden,
+            f"{front.instance.name}: {first.formulation} against {second.formulation}", "; ".join(told),
+            first.title, second.title,
+        )  # fmt: skip
+
+
+def front_picture(front: Front, ax: Axes | None = None) -> Axes:
+    """Draw a front: its points with their numbers, the ideal and the nadir that it lies between.
+
+    The ideal has the best of both objectives, which no allocation reaches unless they agree; the nadir has the worst of
+    both that the front (as far as it is drawn) accepts. Points are joined where jobs share time, as everything between
+    two allocations can be had then.
+
+    Parameters
+    ----------
+    front : Front
+        Of `optsched.pareto`.
+    ax : matplotlib axes, optional
+        Where to draw; by default on a figure of its own.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    UsageError
+        If there is nothing to draw.
+    SolverUnavailable
+        If matplotlib is not installed.
+    """
+    require_matplotlib()
+    lines = FrontLines.of(front)
+    ax = new_axes(7.0, 5.0) if ax is None else ax
+    _draw(ax, lines)
+    return ax
+
+
+def _draw(ax: Axes, lines: FrontLines) -> None:
+    plain_frame(ax, "left", "bottom")
+    if lines.joined and len(lines.first) > 1:
+        ax.plot(lines.first, lines.second, color=MAIN, linewidth=1.2, zorder=2)
+    for mask, face, label in ((lines.proved, MAIN, "optimal"), (~lines.proved, PAPER, "feasible, with a gap")):
+        if mask.any():
+            ax.plot(lines.first[mask], lines.second[mask], "o", color=MAIN, markerfacecolor=face, markersize=6,
+                    zorder=4, label=label, linestyle="none")  # fmt: skip
+    for corner, marker, colour, label in (
+        (lines.ideal, "*", SECOND, "ideal: the best of both"), (lines.nadir, "X", WARNING, "nadir: the worst of both"),
+    ):  # fmt: skip
+        if corner is not None:
+            ax.plot(*corner, marker, color=colour, markersize=9, zorder=3, label=label, linestyle="none")
+    _number(ax, lines)
+    ax.set_xlabel(lines.first_axis, fontsize=LABEL)
+    ax.set_ylabel(lines.second_axis, fontsize=LABEL)
+    ax.ticklabel_format(useOffset=False, style="plain")
+    ax.margins(x=0.17, y=0.09)  # room for the numbers
+    ax.grid(color=LINE, linewidth=0.5, zorder=0)
+    ax.set_axisbelow(True)
+    legend_below(ax, ax.get_legend_handles_labels()[0], 0.5, 4)
+    head(ax, lines.title, lines.subtitle)
+
+
+def _number(ax: Axes, lines: FrontLines) -> None:
+    """The numbers of the points beside them, on the side of the nadir; of many points those of the ends alone."""
+    last = len(lines.first) - 1
+    rows = range(last + 1) if last < LABELLED else (0, last)
+    ideal, nadir = lines.ideal or (0.0, 0.0), lines.nadir or (0.0, 0.0)
+    right, up = (nadir[place] > ideal[place] for place in (0, 1))
+    for row in rows:
+        words = f"{amount(float(lines.first[row]))}, {amount(float(lines.second[row]))}"
+        ax.annotate(words, (lines.first[row], lines.second[row]), (7 if right else -7, 5 if up else -5),
+                    textcoords="offset points", ha="left" if right else "right", va="bottom" if up else "top",
+                    fontsize=SMALL, color=INK if row in (0, last) else MUTED, zorder=5)  # fmt: skip

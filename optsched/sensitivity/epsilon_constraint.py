@@ -1,0 +1,334 @@
+"""The Pareto front between two objectives by the epsilon-constraint method.
+
+With f and g the values of two allocation programs over the same columns, both maximised,
+
+    F(eps) = max { f(x) : time, capacity, side rows, g(x) >= eps }
+
+is solved for equidistant eps between the ends of the front. g(x) >= eps is linear: levels(x) >= eps n_k for every class
+k where g is a minimum, one row where it is a linear total. The ends are lexicographic, so that they are efficient and
+not weakly so: g is maximised over the optima of f for one end; the other is F(max g). In between, F falls strictly if
+both programs are linear, so that every point is efficient; for whole jobs g is maximised again with f kept.
+
+f may be concave (proportional fairness): its optima then share one vector of levels, which is kept for the first end.
+Two sessions are opened, one that maximises f and one for g, and only bounds of rows change in them.
+
+References
+----------
+Y. Haimes, L. Lasdon, D. Wismer. "On a bicriterion formulation of the problems of integrated system identification and
+system optimization", IEEE Transactions on Systems, Man and Cybernetics 1(3), 1971.
+G. Mavrotas. "Effective implementation of the epsilon-constraint method in multi-objective mathematical programming
+problems", Applied Mathematics and Computation 213(2), 2009 (lexicographic ends, second stages).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.api import compile, load, make_formulation, make_limits, own_constraints
+from optsched.arrays import FloatArray
+from optsched.candidates import Candidates, Classes
+from optsched.engine import Engine
+from optsched.errors import Interrupted, UsageError
+from optsched.formulation import Formulation, Infeasible
+from optsched.instance import Instance
+from optsched.outcome import Outcome
+from optsched.performance import PerformanceModel
+from optsched.program import AllocationProgram, Minimum, SideRows, Total
+from optsched.registry import load_solver
+from optsched.sensitivity.front import Axis, Front, FrontPoint, efficient
+from optsched.sensitivity.held import HeldProgram, single_program
+from optsched.solution import Status, Termination
+from optsched.solution.certificate import certify_point
+
+Objective = str | tuple[str, Mapping[str, Any]]
+"""A formulation by name, or a name with its options."""
+SECOND, FIRST = "second", "first"
+"""Side rows that keep the level of the second objective, and of the first."""
+KEPT = 1e-9
+"""Part of a value by which a level that is to be kept may fall: solvers are not more exact."""
+KEPT_LEVELS = 1e-6
+"""The same for the levels of a concave utility, which is flat where it is largest."""
+NOTHING = 1e-7
+"""Levels of this part of the largest are none: that much can be had of the slack that keeps other levels."""
+MOST_POINTS = 10_000
+
+
+def pareto(
+    instance: Instance | str | Path,
+    objectives: Sequence[Objective],
+    *,
+    points: int = 11,
+    solver: str = "auto",
+    constraints: Sequence[Any] = (),
+    model: PerformanceModel | None = None,
+    classes: bool = True,
+    prove: bool = False,
+    on_point: Callable[[int], None] | None = None,
+    **limits: Any,
+) -> Front:
+    """Find compromises between two objectives.
+
+    Parameters
+    ----------
+    instance : Instance, or what `optsched.load` takes
+    objectives : pair of names, or of (name, options)
+        Formulations with one allocation program each. The second one must be linear: a minimum or a linear total.
+    points : int
+        Both ends included. They are equidistant in the second objective, or in the value of its program if one end has
+        no finite objective (a makespan where some job gets nothing).
+    constraints : sequence
+        Side constraints of all points, beside those of the instance.
+    on_point : callable, optional
+        Called with the number of each point, from 1, before it is solved.
+    solver, model, classes, prove
+        As of `optsched.solve`.
+    **limits
+        As of `optsched.solve`; ``time_limit`` is that of the whole front.
+
+    Returns
+    -------
+    Front
+        Without points if the instance is infeasible (``ends`` say why) or the limits were reached before the ends.
+
+    Raises
+    ------
+    UsageError
+        Not two objectives, or such as cannot be traded against each other.
+    InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
+    """
+    pairs = [(item, {}) if isinstance(item, str) else item for item in objectives]
+    if len(pairs) != 2 or pairs[0] == pairs[1]:
+        raise UsageError(f"a front is between two objectives that differ, found {len(pairs)} of them")
+    if not 2 <= points <= MOST_POINTS:
+        raise UsageError(f"points: found {points}, expected a number from 2 to {MOST_POINTS:,}")
+    for name, options in pairs:
+        make_formulation(name, options, constraints)  # names and options are checked before anything is read
+    given = load(instance) if isinstance(instance, str | Path) else instance
+    everything = [*own_constraints(given), *constraints]
+    f, g = (make_formulation(name, options, everything) for name, options in pairs)
+    for formulation in (f, g):
+        if given.kind not in formulation.accepts:
+            raise UsageError(f"{formulation.name} takes {', '.join(sorted(formulation.accepts))}, not {given.kind}")
+    candidates = compile(given, model)
+    engine = Engine(load_solver, solver, make_limits(**limits), prove)
+    axes = (Axis.of(f), Axis.of(g))
+    try:
+        first, second = _programs(f, g, candidates if classes else candidates.per_job())
+    except Infeasible:
+        return Front(given, axes, (f.solve(candidates, engine),))
+    if len(first.classes) == 0:
+        return Front(given, axes, (f.solve(candidates, engine), g.solve(candidates, engine)))
+    return _Search(f, g, first, second, engine, on_point).front(axes, points)
+
+
+def _programs(f: Formulation, g: Formulation, candidates: Candidates) -> tuple[AllocationProgram, AllocationProgram]:
+    """Both programs over the same classes, each with rows that keep the other's level, which are free at first."""
+    integral = f.integral or g.integral
+    if integral and not all(constraint.of_placement for constraint in f.constraints):
+        candidates = candidates.per_job()  # see Formulation.classes
+    C = _common_classes(f, g, candidates)
+    programs = [replace(single_program(formulation, C), integral=integral) for formulation in (f, g)]
+    first, second = programs
+    if second.concave:
+        raise UsageError(f"{g.name} is not linear: it can be the first of the two objectives, not the second")
+    if first.concave and integral:
+        raise UsageError(f"{f.name} is not linear: it cannot be traded against whole jobs")
+    return _with_rows(first, second, SECOND), _with_rows(second, first, FIRST)
+
+
+def _common_classes(f: Formulation, g: Formulation, candidates: Candidates) -> Classes:
+    """Classes of jobs that neither formulation can tell apart, nor any side constraint."""
+    wider: type[Formulation] = type(f.name, (type(f),), {"reads": f.reads | g.reads})
+    C, other = wider(f.options, f.constraints).classes(candidates), g.classes(candidates)
+    ours, theirs = C.candidates.columns, other.candidates.columns
+    for name in ("kind", "partner", "pool", "gpus", "nodes", "option", "workers", "servers"):
+        if not np.array_equal(getattr(ours, name), getattr(theirs, name)):
+            raise UsageError(
+                f"{f.name} and {g.name} are not over the same columns: one of them leaves out or adds some"
+            )
+    return C
+
+
+def _with_rows(program: AllocationProgram, other: AllocationProgram, name: str) -> AllocationProgram:
+    if other.concave:  # its optima share their levels
+        other = replace(other, utility=Minimum())
+    return replace(program, side=(*program.side, _at_least(other, -np.inf, name)))
+
+
+def _at_least(program: AllocationProgram, value: float | FloatArray, name: str) -> SideRows:
+    """g(x) >= value as rows: of each class where g is a minimum (values may differ), one row where it is a total."""
+    C, utility = program.classes, program.utility
+    if isinstance(utility, Minimum):
+        matrix, lower = program.levels, np.asarray(value) * C.count
+    else:
+        assert isinstance(utility, Total)
+        matrix, lower = sp.csr_matrix(sp.csr_matrix(utility.weight[np.newaxis, :]) @ program.levels), np.array([value])
+    return SideRows(name, matrix, lower, np.full(matrix.shape[0], np.inf), lambda row: f"the {name} objective")
+
+
+class _Search:
+    """The runs of one front."""
+
+    def __init__(
+        self,
+        f: Formulation,
+        g: Formulation,
+        first: AllocationProgram,
+        second: AllocationProgram,
+        engine: Engine,
+        on_point: Callable[[int], None] | None,
+    ) -> None:
+        self.f, self.g, self.engine, self.on_point = f, g, engine, on_point
+        self.first = HeldProgram(f, first, engine)
+        self.second = HeldProgram(g, second, engine)
+        self.best = (0.0, 0.0)
+
+    def front(self, axes: tuple[Axis, Axis], count: int) -> Front:
+        """All points; see the module."""
+        best_f, best_g = self.first.run(self.first.program), self.second.run(self.second.program)
+        ends = tuple(
+            held.solution(held.program, outcome) for held, outcome in ((self.first, best_f), (self.second, best_g))
+        )
+        instance = self.first.classes.instance
+        if best_f.x is None or best_g.x is None or not all(end.certificate.ok for end in ends):
+            return Front(instance, axes, ends, (), 0, count, self._runs, self._rebuilt)
+        self.best = self.first.program.value(best_f.x), self.second.program.value(best_g.x)
+        levels = self._levels(self._best_second(best_f), self.best[1], count)
+        notes: tuple[str, ...] = ()
+        if self._starves(levels[-1]):
+            levels = levels[:-1]
+            notes = (f"at the best {axes[1].words} some job gets nothing, and {axes[0].words} does not exist there",)
+        found: list[FrontPoint] = []
+        for number, eps in enumerate(levels, 1):
+            if self.on_point is not None:
+                self.on_point(number)
+            try:
+                point = self._point(eps, end=number in (1, count))
+            except Interrupted:
+                if not found:
+                    raise
+                break
+            if point is not None:
+                found.append(point)
+                if point.solution.termination is Termination.INTERRUPTED:
+                    break
+        kept, missing = efficient(found), count - len(found)
+        removed = len(found) - len(kept)
+        return Front(instance, axes, ends, tuple(kept), removed, missing, self._runs, self._rebuilt, notes)
+
+    @property
+    def _runs(self) -> int:
+        return self.first.runs + self.second.runs
+
+    @property
+    def _rebuilt(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.first.rebuilt, *self.second.rebuilt)))
+
+    def _best_second(self, best: Outcome) -> float:
+        """Largest g over the optima of f, the second objective of the first end."""
+        assert best.x is not None and best.value is not None
+        first = self.first.program
+        if first.concave:
+            level = first.level(best.x)
+            rows = _at_least(replace(first, utility=Minimum()), _less(level, KEPT_LEVELS), FIRST)
+        else:
+            rows = _at_least(first, float(_less(best.value)), FIRST)
+        outcome = self.second.run(self.second.with_side(rows))
+        x = best.x if outcome.x is None or not outcome.certificate.ok else outcome.x
+        return self.second.program.value(x)
+
+    def _starves(self, eps: float) -> bool:
+        """Whether some job must have nothing where g is at a level, and f does not exist without (its log is -inf)."""
+        first = self.first.program
+        assert isinstance(first.utility, Minimum | Total)
+        if isinstance(first.utility, Minimum) or np.isfinite(first.utility.value(np.zeros(1))).all():
+            return False
+        smallest = replace(first, utility=Minimum())
+        rows = _at_least(self.second.program, float(_less(eps)), SECOND)
+        outcomes = [
+            self.engine.solve_allocation(replace(smallest, side=side))
+            for side in (first.side, self.first.with_side(rows).side)
+        ]
+        free, kept = (outcome.value for outcome in outcomes)
+        return free is not None and kept is not None and kept <= NOTHING * free
+
+    def _levels(self, low: float, high: float, count: int) -> list[float]:
+        """Equidistant levels of g from the first end to the second: in its objective if that is finite."""
+        low = 0.0 if 0 <= low <= NOTHING * high else min(low, high)
+        worst, best = self.g.report(low), self.g.report(high)
+        if not np.isfinite([worst, best]).all() or worst == best:
+            return [float(value) for value in np.linspace(low, high, count)]
+        between = np.linspace(worst, best, count)[1:-1].tolist()
+        return [low, *(_inverse(self.g.report, wanted, low, high) for wanted in between), high]
+
+    def _point(self, eps: float, end: bool) -> FrontPoint | None:
+        """The best f with g at a level, certified; None if a limit was reached first."""
+        program = self.first.with_side(_at_least(self.second.program, float(_less(eps)), SECOND))
+        outcome = self.first.run(program)
+        if outcome.x is None or outcome.value is None:
+            return None
+        if program.integral:  # among equally good whole jobs, those that are best for g
+            rows = _at_least(self.first.program, float(_less(outcome.value)), FIRST)
+            again = self.second.run(self.second.with_side(rows))
+            if again.x is not None and self.second.program.value(again.x) > self.second.program.value(outcome.x):
+                values = replace(outcome.values, x=program.complete(again.x), objective=None, bound=outcome.bound)
+                outcome = self.engine.certified_allocation(program, self.first.right_sides(program), values, None)
+        outcome = self._without_noise(program, outcome)
+        assert outcome.x is not None
+        values_here = self._values(outcome.x)
+        objectives = (self.f.report(values_here[0]), self.g.report(values_here[1]))
+        made = self.first.solution(program, outcome)
+        wanted = {
+            "kind": "at-least", "formulation": self.g.name, "options": self.g.options.model_dump(),
+            "value": self.g.report(float(_less(eps))),
+        }  # fmt: skip
+        solution = replace(made, constraints=(*made.constraints, wanted))
+        return FrontPoint(objectives, values_here, solution, None if end else self._exchange(outcome, values_here))
+
+    def _without_noise(self, program: AllocationProgram, outcome: Outcome) -> Outcome:
+        """An outcome whose value and bound are both nothing is optimal, however far apart they are relatively."""
+        bound, x = outcome.bound, outcome.x
+        if outcome.certificate.ok or bound is None or x is None or outcome.value is None:
+            return outcome
+        if max(abs(bound), abs(outcome.value)) > NOTHING * abs(self.best[0]):
+            return outcome
+        arrays = self.first.right_sides(program)
+        checked = certify_point(arrays, program.complete(x), outcome.value, outcome.certificate.proof)
+        return replace(outcome, certificate=checked, status=Status.OPTIMAL if checked.ok else outcome.status)
+
+    def _values(self, x: FloatArray) -> tuple[float, float]:
+        """f and g at a point; what is nothing beside the best, as the slack of a kept level allows it, is 0."""
+        f, g = (
+            0.0 if abs(value := held.program.value(x)) <= NOTHING * abs(best) else value
+            for held, best in zip((self.first, self.second), self.best, strict=True)
+        )
+        return f, g
+
+    def _exchange(self, outcome: Outcome, values: tuple[float, float]) -> float | None:
+        """-dF/dg in units of the objectives: the duals of the rows g >= eps, times what they rise by with eps."""
+        if outcome.status is not Status.OPTIMAL or outcome.duals is None or SECOND not in outcome.duals:
+            return None
+        minimum = isinstance(self.second.program.utility, Minimum)
+        rise = self.second.classes.count if minimum else np.ones(1)
+        worth = self.g.worth(values[1])
+        return -float(outcome.duals[SECOND] @ rise) * self.f.worth(values[0]) / worth + 0.0 if worth > 0 else None
+
+
+def _less(value: float | FloatArray, part: float = KEPT) -> FloatArray:
+    """A little less than a value, so that rounding does not make what was reached infeasible."""
+    return np.asarray(value - part * np.abs(value))
+
+
+def _inverse(report: Callable[[float], float], wanted: float, low: float, high: float) -> float:
+    """The value whose objective is wanted; report is monotone."""
+    from scipy.optimize import brentq
+
+    if low == high:
+        return low
+    return float(brentq(lambda value: report(value) - wanted, low, high, xtol=1e-15 * max(abs(low), abs(high))))

@@ -1,0 +1,253 @@
+"""What the optimum becomes with other capacities, beside what the prices had said.
+
+Two readings of "8 more GPUs" are sensible, and both are told:
+
+- **recompiled** (``solution``): a larger cluster, everything made again. Jobs may run in ways that did not fit before,
+  new nodes bring CPUs and memory, and normalisers that depend on the cluster (a job's proportional share of it, against
+  which max-min fairness measures) move with it;
+- **held** (``held``): the program as it is with another right side: coefficients, columns and normalisers stay. This is
+  what prices speak of. With v the optimum of the program as a function of all capacities b and y their duals, v is
+  concave, so that v(b + d) <= v(b) + y'd: no held optimum is better than the prices say (``limit``).
+
+The held optima come from one session whose right sides are changed in place.
+
+References
+----------
+D. Bertsimas, J. Tsitsiklis. "Introduction to Linear Optimization", Athena Scientific 1997, section 5.2 (the optimum as
+a function of the right side).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optsched.api import load, make_formulation, make_limits, own_constraints, solve
+from optsched.arrays import FloatArray
+from optsched.engine import Engine
+from optsched.errors import UsageError
+from optsched.formulation import Extend, Formulation, Infeasible
+from optsched.instance import Instance
+from optsched.instance.resize import resized
+from optsched.performance import PerformanceModel
+from optsched.registry import load_formulation, load_solver
+from optsched.sensitivity.held import HeldProgram, single_program
+from optsched.solution import Solution, Status
+
+FORMAT = "optsched-whatif/1"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What comes of other capacities.
+
+    Attributes
+    ----------
+    add : mapping
+        What was added, by resource; negative where it was taken away.
+    solution : Solution
+        Of the cluster with these capacities, everything recompiled.
+    held : Solution or None
+        With coefficients, columns and normalisers held; None where the formulation is no single program.
+    predicted : float or None
+        Change of the objective by the prices: the sum of price x amount. None without prices.
+    limit : float or None
+        The best objective that a held program can have by concavity. It is the old objective and ``predicted`` together
+        where the objective is linear in the program's value, and tighter where it is not (makespan).
+    """
+
+    add: Mapping[str, float]
+    solution: Solution
+    held: Solution | None
+    predicted: float | None
+    limit: float | None
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """An optimum and what it becomes.
+
+    Attributes
+    ----------
+    base : Solution
+        With the capacities as they are.
+    changes : tuple of Change
+    not_held : str
+        Why there are no held optima; empty if there are.
+    runs : int
+        Runs of the session of the held program.
+    rebuilt : tuple of str
+        Why that session was rebuilt or something solved anew; empty if it was only changed in place.
+    """
+
+    base: Solution
+    changes: tuple[Change, ...]
+    not_held: str = ""
+    runs: int = 0
+    rebuilt: tuple[str, ...] = ()
+
+    def difference(self, solution: Solution | None) -> float | None:
+        """Objective of a solution less that of the base; None if one of them does not exist."""
+        old, new = self.base.objective, None if solution is None else solution.objective
+        return None if old is None or new is None or not np.isfinite([old, new]).all() else new - old
+
+    def to_document(self) -> dict[str, Any]:
+        """All of it in the format ``optsched-whatif/1``; what does not exist is null."""
+        base = self.base
+        return {
+            "format": FORMAT,
+            "instance": {"name": base.instance.name, "sha256": base.instance.sha256},
+            "formulation": base.formulation,
+            "options": dict(base.options),
+            "constraints": [dict(item) for item in base.constraints],
+            "sense": base.sense,
+            "objective_words": load_formulation(base.formulation).objective_words,
+            "now": _told(base),
+            "changes": [
+                {
+                    "add": dict(change.add),
+                    "then": _told(change.solution),
+                    "difference": self.difference(change.solution),
+                    "held": None if change.held is None else _told(change.held),
+                    "held_difference": self.difference(change.held),
+                    "predicted": _finite(change.predicted),
+                    "limit": _finite(change.limit),
+                }
+                for change in self.changes
+            ],
+            "not_held": self.not_held or None,
+            "session": {"runs": self.runs, "rebuilt": list(self.rebuilt)},
+        }
+
+
+def whatif(
+    instance: Instance | str | Path,
+    formulation: str = "max-min-fairness",
+    *,
+    add: Mapping[str, float],
+    each: bool = False,
+    solver: str = "auto",
+    constraints: Sequence[Any] = (),
+    extend: Extend | None = None,
+    model: PerformanceModel | None = None,
+    classes: bool = True,
+    options: Mapping[str, Any] | None = None,
+    prove: bool = False,
+    on_change: Callable[[Mapping[str, float]], None] | None = None,
+    **limits: Any,
+) -> WhatIf:
+    """Solve an instance as it is, and with more or less of some resources.
+
+    Parameters
+    ----------
+    instance : Instance, or what `optsched.load` takes
+    formulation : str
+        Registry name.
+    add : mapping
+        Resource -> amount: GPUs of a pool, its CPUs or memory (``v100.cpu``), or units of a resource; negative amounts
+        are taken away. `optsched.instance.resize` says which nodes come and go.
+    each : bool
+        One change for each resource alone, instead of one change of them all.
+    on_change : callable, optional
+        Called with what is added before each change is solved.
+    solver, constraints, extend, model, classes, options, prove
+        As of `optsched.solve`.
+    **limits
+        As of `optsched.solve` (``time_limit`` ...), of each run by itself; those of the held program have one more
+        together.
+
+    Returns
+    -------
+    WhatIf
+
+    Raises
+    ------
+    UsageError
+        Nothing to add, a name that there is not, less than nothing left; or as `optsched.solve`.
+    InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
+    """
+    if not add:
+        raise UsageError("nothing is added: expected the name of a pool or resource, and an amount")
+    make_formulation(formulation, options, constraints, extend)  # a wrong name is refused before anything is read
+    given = load(instance) if isinstance(instance, str | Path) else instance
+    wanted = [{name: amount} for name, amount in add.items()] if each else [dict(add)]
+    larger = [resized(given, change) for change in wanted]
+    how: dict[str, Any] = {
+        "solver": solver, "constraints": constraints, "extend": extend, "model": model, "classes": classes,
+        "options": options, "prove": prove, **limits,
+    }  # fmt: skip
+    base = solve(given, formulation, **how)
+    engine = Engine(load_solver, solver, make_limits(**limits), prove)
+    own = make_formulation(formulation, options, [*own_constraints(given), *constraints], extend)
+    held, not_held = _held(own, base, engine)
+    changes = []
+    for change, there in zip(wanted, larger, strict=True):
+        if on_change is not None:
+            on_change(change)
+        then = solve(there, formulation, **how)
+        changes.append(_change(own, base, change, then, held))
+    runs, rebuilt = (0, ()) if held is None else (held.runs, held.rebuilt)
+    return WhatIf(base, tuple(changes), not_held, runs, rebuilt)
+
+
+def _held(formulation: Formulation, base: Solution, engine: Engine) -> tuple[HeldProgram | None, str]:
+    """The program of the base, to be held; or why there is none."""
+    C = formulation.classes(base.candidates) if base.allocation is None else base.allocation.classes
+    if len(C) == 0:
+        return None, "no job is in the program"
+    try:
+        return HeldProgram(formulation, single_program(formulation, C), engine), ""
+    except (UsageError, Infeasible) as reason:
+        return None, str(reason)
+
+
+def _change(
+    formulation: Formulation, base: Solution, add: Mapping[str, float], then: Solution, held: HeldProgram | None
+) -> Change:
+    if held is None:
+        return Change(add, then, None, None, None)
+    names = held.classes.resources.names
+    amounts = np.array([float(add.get(name, 0.0)) for name in names])
+    program = held.with_capacity(held.classes.capacity + amounts)
+    solution = held.solution(program, held.run(program))
+    return Change(add, then, solution, *_by_prices(formulation, base, held, amounts))
+
+
+def _by_prices(
+    formulation: Formulation, base: Solution, held: HeldProgram, amounts: FloatArray
+) -> tuple[float | None, float | None]:
+    """(sum of price x amount as a change of the objective, best objective by concavity)."""
+    if base.status is not Status.OPTIMAL or not base.prices or base.duals is None or base.allocation is None:
+        return None, None
+    price = np.array([base.prices[name] for name in held.classes.resources.names])
+    value = held.program.value(base.allocation.x) + float(base.duals["capacity"] @ amounts)
+    sign = -1.0 if base.sense == "min" else 1.0
+    return sign * float(price @ amounts) + 0.0, formulation.report(value)
+
+
+def _told(solution: Solution) -> dict[str, Any]:
+    return {
+        "status": str(solution.status),
+        "objective": _finite(solution.objective),
+        "bound": _finite(solution.bound),
+        "gap": solution.gap,
+        "certificate": {
+            "ok": solution.certificate.ok,
+            "proof": solution.certificate.proof,
+            "problems": list(solution.certificate.problems),
+        },
+        "capacity": dict(
+            zip(solution.candidates.resources.names, solution.candidates.resources.capacity.tolist(), strict=True)
+        ),
+        "prices": dict(solution.prices) if solution.status is Status.OPTIMAL else {},
+        "conflicts": [conflict.words for conflict in solution.conflicts],
+        "unplaced": [job for job, _ in solution.unplaced],
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and np.isfinite(value) else None

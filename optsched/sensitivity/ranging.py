@@ -1,0 +1,242 @@
+"""Ranging of capacities: how far a price reaches, and the optimum over the capacity of one resource.
+
+With everything else held, the optimum v of a linear program over the capacity b of one resource is concave, does not
+fall, and is piecewise linear; its slope is the price. The price y at b0 is that of the line v(b0) + y (b - b0), which
+lies on v for b in [low, high] and above it elsewhere. The ends of this interval are found along the line: at a trial
+capacity c the optimum lies below it, so the line of the dual at c, another tangent from above, meets it at a capacity
+between b0 and c, which is the next trial; where the optimum lies on the line, the end is found. No piece of v is met
+twice, and each trial is one run of a warm session.
+
+That is the true interval. The ranging of a simplex basis, which solvers offer, is part of it: at a degenerate optimum
+another basis has the same price, and goes on where the first one ends. Where b0 itself is a breakpoint, any price
+between the slopes on both sides is optimal, and a price strictly between them is valid at b0 alone.
+
+References
+----------
+T. Gal. "Postoptimal Analyses, Parametric Programming, and Related Topics", 2nd edition, de Gruyter 1995, chapter 4.
+M. Eisner, D. Severance. "Mathematical techniques for efficient record segmentation in large shared databases", Journal
+of the ACM 23(4), 1976 (all breakpoints of a concave piecewise linear function, by intersections of tangents).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optsched.api import make_formulation, make_limits
+from optsched.arrays import FloatArray
+from optsched.engine import Engine
+from optsched.errors import UsageError
+from optsched.formulation import Formulation
+from optsched.registry import load_solver
+from optsched.sensitivity.held import HeldProgram, single_program
+from optsched.sensitivity.value_function import Tangent, ValueFunction
+from optsched.solution import Solution, Status
+from optsched.solvers import Capability
+
+MOST_RUNS = 400
+"""Runs of a curve at most."""
+
+
+@dataclass(frozen=True)
+class CapacityRange:
+    """How far the price of a resource reaches.
+
+    Attributes
+    ----------
+    resource : str
+    capacity : float
+    price : float
+        Improvement of the objective per unit, as in `Solution.prices`.
+    low, high : float
+        Capacities between which the dual behind the price stays optimal, all others held; ``high`` is inf where it
+        has no end. ``low`` may be the least capacity with which the side constraints can be met.
+    below, above : float or None
+        Prices just below ``low`` and just above ``high``; None where there is nothing: no capacity below 0 or below
+        what the side constraints need.
+    finished : bool
+        False if a limit was reached: the interval is then part of the true one.
+    """
+
+    resource: str
+    capacity: float
+    price: float
+    low: float
+    high: float
+    below: float | None
+    above: float | None
+    finished: bool = True
+
+    def to_document(self) -> dict[str, Any]:
+        """The range as plain data: an interval without end has null."""
+        return {
+            "resource": self.resource, "capacity": self.capacity, "price": self.price, "from": self.low,
+            "to": self.high if np.isfinite(self.high) else None, "price_below": self.below, "price_above": self.above,
+            "finished": self.finished,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CapacityCurve:
+    """The optimum over the capacity of one resource, all others held: its breakpoints, and both ends.
+
+    Attributes
+    ----------
+    resource : str
+    capacity : FloatArray, shape (P,)
+        Rising.
+    value : FloatArray, shape (P,)
+        Optimum of the program (a maximum): concave, does not fall, linear between these capacities.
+    objective : FloatArray, shape (P,)
+        The same in units of the objective. It is linear in between if the objective is linear in the program's value
+        (that of the makespan is its reciprocal).
+    finished : bool
+        False if a limit was reached: further breakpoints may lie between.
+    """
+
+    resource: str
+    capacity: FloatArray
+    value: FloatArray
+    objective: FloatArray
+    finished: bool = True
+
+    @property
+    def slope(self) -> FloatArray:
+        """Rise of the program's value per unit between neighbouring capacities, shape (P - 1,): it never rises."""
+        return np.diff(self.value) / np.diff(self.capacity)
+
+    def to_document(self) -> dict[str, Any]:
+        """The curve as plain data; an objective that does not exist is null."""
+        objective = [value if np.isfinite(value) else None for value in self.objective.tolist()]
+        return {
+            "resource": self.resource, "capacity": self.capacity.tolist(), "objective": objective,
+            "finished": self.finished,
+        }  # fmt: skip
+
+
+def capacity_ranging(
+    solution: Solution, resources: Sequence[str] | None = None, *, solver: str = "auto", **limits: Any
+) -> dict[str, CapacityRange]:
+    """For each resource, the capacities between which its price stays valid, all else held.
+
+    Coefficients are held too: normalisers of throughputs stay those of the cluster as it is.
+
+    Parameters
+    ----------
+    solution : Solution
+        An optimal one of a linear program, with prices.
+    resources : sequence of str, optional
+        Names as in ``solution.prices``; default: all.
+    solver : str
+        One with duals.
+    **limits
+        ``time_limit`` ... of `optsched.solve`, for all resources together.
+
+    Returns
+    -------
+    dict of name -> CapacityRange
+        In the order of ``solution.prices``.
+
+    Raises
+    ------
+    UsageError
+        The solution is not optimal, has no prices, is not of one linear program, or was made with ``extend``; or there
+        is no such resource.
+    """
+    held = held_of(solution, solver, limits)
+    names = held.classes.resources.names
+    wanted = [names.index(_known(name, names)) for name in (names if resources is None else resources)]
+    return {names[row]: _range(solution, held, row) for row in sorted(set(wanted))}
+
+
+def capacity_curve(
+    solution: Solution,
+    resource: str,
+    low: float = 0.0,
+    high: float | None = None,
+    *,
+    solver: str = "auto",
+    **limits: Any,
+) -> CapacityCurve:
+    """The optimum over the capacity of a resource, all else held: every breakpoint between two capacities.
+
+    Parameters
+    ----------
+    solution : Solution
+        As of `capacity_ranging`.
+    resource : str
+    low, high : float
+        Ends; ``low`` is raised to the least capacity with which the side constraints can be met. By default ``high`` is
+        a capacity beyond which more never helps, whatever the jobs run in.
+    solver, **limits
+        As of `capacity_ranging`.
+
+    Raises
+    ------
+    UsageError
+        As of `capacity_ranging`; or ``low`` is not below ``high``, or nothing is feasible between them.
+    """
+    held = held_of(solution, solver, limits)
+    names = held.classes.resources.names
+    row = names.index(_known(resource, names))
+    value = ValueFunction(held, row)
+    end = max(value.saturation, float(held.classes.capacity[row])) if high is None else float(high)
+    if not 0 <= low < end or not np.isfinite(end):
+        raise UsageError(f"{resource}: found the capacities from {low:g} to {end:g}, expected 0 or more, and rising")
+    points, finished = value.breakpoints(float(low), end, MOST_RUNS)
+    if not points:
+        raise UsageError(f"{resource}: nothing is feasible with a capacity of {end:g} or less")
+    capacity, values = (np.array(part) for part in zip(*points, strict=True))
+    objective = np.array([held.formulation.report(float(v)) for v in values])
+    return CapacityCurve(resource, capacity, values, objective, finished)
+
+
+def held_of(solution: Solution, solver: str = "auto", limits: Mapping[str, Any] | None = None) -> HeldProgram:
+    """The linear program of an optimal solution, to be held; raises `UsageError` as `capacity_ranging` says."""
+    if any(item.get("kind") == "extend" for item in solution.constraints):
+        raise UsageError("the solution was made with extend: its rows are not known here, so it has no ranges")
+    if solution.status is not Status.OPTIMAL:
+        raise UsageError(f"the solution is {solution.status}: prices and their ranges are of optimal solutions only")
+    formulation = make_formulation(solution.formulation, solution.options, solution.constraints)
+    assert solution.allocation is not None or solution.schedule is not None
+    if solution.allocation is None or len(solution.allocation.classes) == 0:
+        raise UsageError("no job is in the program: there are no prices")
+    program = single_program(formulation, solution.allocation.classes)
+    if program.concave:
+        raise UsageError(f"{solution.formulation} is not linear: its prices change with every capacity")
+    if program.integral or not solution.prices:
+        raise UsageError(f"the solution of {solution.formulation} has no prices: integer programs and rules have none")
+    if solver != "auto":
+        load_solver(solver).require(Capability.DUALS, "ranging")
+    return HeldProgram(formulation, program, Engine(load_solver, solver, make_limits(**(limits or {}))))
+
+
+def _known(name: str, names: Sequence[str]) -> str:
+    if name not in names:
+        raise UsageError(f"no resource of the program is called {name!r}, expected one of {', '.join(names)}")
+    return name
+
+
+def _range(solution: Solution, held: HeldProgram, row: int) -> CapacityRange:
+    assert solution.allocation is not None and solution.duals is not None
+    capacity = float(held.classes.capacity[row])
+    here = Tangent(capacity, held.program.value(solution.allocation.x), float(solution.duals["capacity"][row]))
+    value = ValueFunction(held, row)
+    up, above, up_finished = value.end_of_line(here, max(value.saturation, capacity))
+    if above is None and up_finished and not value.is_flat(here):
+        above = Tangent(up, here.at(up), 0.0)  # more than all jobs could use never helps
+    down, below, down_finished = value.end_of_line(here, 0.0)
+    name, prices = solution.allocation.classes.resources.names[row], (below, above)
+    told = [None if line is None else _price(held.formulation, line) for line in prices]
+    return CapacityRange(
+        name, capacity, solution.prices[name], down, np.inf if above is None and up_finished else up, told[0], told[1],
+        up_finished and down_finished,
+    )  # fmt: skip
+
+
+def _price(formulation: Formulation, line: Tangent) -> float:
+    """The slope of a line in units of the objective."""
+    return line.slope * formulation.worth(line.value) + 0.0
