@@ -135,6 +135,9 @@ def _programs(f: Formulation, g: Formulation, candidates: Candidates) -> tuple[A
     C = _common_classes(f, g, candidates)
     programs = [replace(single_program(formulation, C), integral=integral) for formulation in (f, g)]
     first, second = programs
+    for formulation, program in ((f, first), (g, second)):
+        if program.delayed:
+            raise UsageError(f"{formulation.name} takes a sequence of programs: it is no objective of a front")
     if second.concave:
         raise UsageError(f"{g.name} is not linear: it can be the first of the two objectives, not the second")
     if first.concave and integral:
