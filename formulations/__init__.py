@@ -12,5 +12,6 @@ CATALOGUE: dict[str, str] = {
     "proportional-fairness": "formulations.alpha_fairness:ProportionalFairness",
     "smd": "formulations.smd:Smd",
     "smd-tight": "formulations.smd:SmdTight",
+    "throughput-per-cost": "formulations.throughput_per_cost:ThroughputPerCost",
 }
 """Registry name -> "module:Class"."""

@@ -13,7 +13,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.choice import pick, pick_for_timeline, require_all
 from optsched.errors import Interrupted, SolverCrashed
-from optsched.infeasibility import conflicting_rows, least_violation
+from optsched.infeasibility import conflicting_rows, least_violation, refuse_refuted
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram
 from optsched.program.arrays import refuse_nan
 from optsched.solution.certificate import (
@@ -25,7 +25,6 @@ from optsched.solution.certificate import (
     dual_bound,
     dual_residual,
     gap_of,
-    is_bounded,
     noise_of,
     row_sizes,
 )
@@ -241,8 +240,7 @@ class Engine:
         cones = self.build(program.to_conic)
         values = self.record(solver().solve_conic(cones, self.limits_left()))
         if values.x is None:
-            arrays = program.feasible_set().arrays
-            return self._without_point(arrays, values, program, None)
+            return self._without_point(program.requirements, values, program, None)
         assert values.y is not None and cones.linear is not None
         x = self._cleaned(program, values)
         linear = cones.linear.duals(values.y, cones.maximise)
@@ -270,7 +268,7 @@ class Engine:
         from optsched.solution.allocation import Allocation
 
         assert values.x is not None
-        raw = self._point(values.x, program.classes.columns)
+        raw = program.allocation_of(self._point(values.x, program.point_columns))
         x = program.restored(Allocation.cleaned(program.classes, raw, program.integral).x, raw)
         if program.free_to_lift and values.objective is not None and np.isfinite(values.objective):
             lifted = program.lifted(x, values.objective)
@@ -375,12 +373,11 @@ class Engine:
             return self.nothing_found(values)
         if values.termination not in NO_OPTIMUM:
             raise SolverCrashed(f"solver {self._name} stopped with {values.words!r} and no point")
+        if program is not None and program.explained_apart:
+            arrays, session = program.requirements, None
         needed, proof, loosened = least_violation(arrays, self.limits_left())
         if needed <= FEASIBILITY:
-            if values.termination is Termination.INFEASIBLE:
-                raise SolverCrashed(f"solver {self._name} claims that a feasible program is infeasible")
-            if is_bounded(arrays):
-                raise SolverCrashed(f"solver {self._name} claims that a feasible, bounded program is unbounded")
+            refuse_refuted(values.termination, arrays, program, self._name)
             return Outcome(
                 replace(values, termination=Termination.UNBOUNDED), None, None, None, "none",
                 Certificate(True, "claimed", {}), Status.UNBOUNDED, self.chosen,

@@ -4,6 +4,7 @@ from optsched.program.allocation import AllocationProgram, LexicographicMinimum,
 from optsched.program.arrays import Block, LinearArrays
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.linear import Expression, LinearProgram, Relation, Variables
+from optsched.program.ratio import Ratio
 from optsched.program.timeline import TimelineCost, TimelineProgram
 
 Program = AllocationProgram | LinearProgram | ConicProgram | TimelineProgram
@@ -19,6 +20,7 @@ __all__ = [
     "LinearProgram",
     "Minimum",
     "Program",
+    "Ratio",
     "Relation",
     "SideRows",
     "TimelineCost",
