@@ -174,6 +174,19 @@ def test_without_side_constraints_the_best_column_is_the_optimum(seed: int) -> N
     assert room.max() == pytest.approx(1.0), "as large as time and capacity allow"
 
 
+def test_a_small_allocation_is_raised_as_far_as_rows_allow() -> None:
+    """A third of the optimum has its ratio; a row that asks for at least or exactly 0 stops nothing."""
+    solution = solve(document(4), **RATIO)
+    x = solution.allocation.x
+    columns = len(x)
+    rows = Between(np.vstack([np.ones(columns), np.zeros(columns)]), [0.0, 0.0], [0.5 * x.sum(), 0.0])
+    for constraints, factor in (((), 1.0), ((rows,), 0.5)):
+        program = program_of(solution, constraints)
+        raised = program.allocation_of(program.complete(x / 3))
+        np.testing.assert_allclose(raised, factor * x, rtol=1e-12)
+    assert not program.allocation_of(np.zeros(columns + 1)).any()
+
+
 @pytest.mark.parametrize("solver", ("highs", "highs-ipm", "clarabel", "glop"))
 @settings(max_examples=8, deadline=None)
 @given(seed=seeds)
@@ -188,6 +201,10 @@ def test_with_deadlines_it_is_what_dinkelbach_finds(solver: str, seed: int) -> N
     spent = C.configurations.cost_per_hour(C.instance.cluster)[C.configuration] @ x
     assert solution.objective == pytest.approx(sum(solution.throughput.values()) / spent, rel=1e-9)
     assert sum(solution.to_document()["figures"]["cost_per_hour"].values()) == pytest.approx(spent)
+    program = program_of(solution)
+    arrays = program.to_linear().arrays
+    assert np.isfinite(arrays.implied_upper).all()
+    assert (program.complete(x) <= arrays.implied_upper * (1 + 1e-9)).all(), "what the certificate takes for granted"
     jobwise = solve(document(seed), solver=solver, constraints=["deadlines"], tolerance=1e-9, classes=False, **RATIO)
     assert jobwise.objective == pytest.approx(solution.objective, rel=1e-6)
 
