@@ -261,14 +261,14 @@ class Engine:
     ) -> Outcome:
         """The outcome of a point of the lowered program."""
         x = self._cleaned(program, values)
-        return self.certified(arrays, values, x, program.complete(x), program.value(x), y)
+        return self.certified(arrays, values, x, program.complete(x), program.value(x), program.polished(arrays, y))
 
     def _cleaned(self, program: AllocationProgram, values: Values) -> FloatArray:
         """Totals of the class columns from a solver's point: without its noise, repaired if it was stopped."""
         from optsched.solution.allocation import Allocation
 
         assert values.x is not None
-        raw = program.allocation_of(self._point(values.x, program.point_columns))
+        raw = self._point(program.allocation_of(values.x), program.classes.columns)
         x = program.restored(Allocation.cleaned(program.classes, raw, program.integral).x, raw)
         if program.free_to_lift and values.objective is not None and np.isfinite(values.objective):
             lifted = program.lifted(x, values.objective)

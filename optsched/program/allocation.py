@@ -148,17 +148,18 @@ class AllocationProgram:
     def allocation_of(self, point: FloatArray) -> FloatArray:
         """The allocation that a point of the linear program stands for; the way back from `complete`."""
         if isinstance(self.utility, Ratio):
-            return self.utility.allocation(self.requirements, point[: self.classes.columns + 1])
+            return self.utility.allocation(self.requirements, point)
         return point[: self.classes.columns]
 
     def dual_factor(self, x: FloatArray) -> float:
         """What duals of the linear program's rows are multiplied by to be derivatives by the sides of the rows."""
         return self.utility.factor(self.requirements, x) if isinstance(self.utility, Ratio) else 1.0
 
-    @property
-    def point_columns(self) -> int:
-        """Columns of the linear program that `allocation_of` needs."""
-        return self.classes.columns + isinstance(self.utility, Ratio)
+    def polished(self, arrays: LinearArrays, y: FloatArray | None) -> FloatArray | None:
+        """Duals of the linear program's rows, moved where that makes a better proof."""
+        if y is None or y.shape != arrays.row_upper.shape or not isinstance(self.utility, Ratio):
+            return y
+        return self.utility.polished(arrays, y)
 
     def to_linear(self) -> LinearProgram:
         """Lower to a linear program (exact for minima, linear totals and ratios; of the lexicographic one a stage).

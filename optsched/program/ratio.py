@@ -125,6 +125,32 @@ class Ratio:
                 most = max(most, float((reach / side[some]).max()))
         return most
 
+    def polished(self, arrays: LinearArrays, y: FloatArray) -> FloatArray:
+        """Duals of the linear program moved to where they prove most: any duals prove something.
+
+        The bound that an interior-point method's duals leave is weak, as the bound of tau, by which the error of its
+        reduced cost counts, may be thousands of times its value. So the duals of rows that ask tau to be large shrink
+        until tau earns nothing, and that of ``spending`` becomes the least by which no y_c with d_c > 0 earns anything.
+
+        Parameters
+        ----------
+        arrays : LinearArrays
+            The linear program.
+        y : FloatArray, shape (rows,)
+        """
+        d = self.denominator
+        y = np.where(np.isposinf(arrays.row_upper), np.minimum(y, 0.0), y)
+        y = np.where(np.isneginf(arrays.row_lower), np.maximum(y, 0.0), y)
+        earned = -np.asarray(arrays.A[:, [len(d)]].todense()).ravel() * y
+        total, positive = float(earned.sum()), float(earned[earned > 0].sum())
+        if total > 0:
+            y = np.where(earned > 0, y * (1.0 - total / positive), y)
+        reduced = (arrays.cost - arrays.A.T @ y)[: len(d)]
+        paid = d > 0
+        if paid.any():
+            y[arrays.row_block(SPENDING).start] += float((reduced[paid] / d[paid]).max())
+        return y
+
     def complete(self, rows: LinearArrays, x: FloatArray) -> FloatArray:
         """(y, tau) of an allocation; 0 of one that spends nothing, which the row ``spending`` then refuses."""
         tau = self.factor(rows, x)
@@ -133,8 +159,11 @@ class Ratio:
     def allocation(self, rows: LinearArrays, point: FloatArray) -> FloatArray:
         """The allocation of (y, tau): y / tau, all of it raised by one factor as far as the rows allow.
 
-        The ratio does not change with the factor, the throughput does. Rows with a side of 0 allow any factor.
+        The ratio does not change with the factor, the throughput does. Rows with a side of 0 allow any factor. A
+        point with a NaN or of the wrong size stands for NaN.
         """
+        if point.shape != (len(self.denominator) + 1,) or not np.isfinite(point).all():
+            return np.full(len(self.denominator), np.nan)
         y, tau = point[:-1], float(point[-1])
         if tau <= 0:
             return np.zeros(len(y))

@@ -26,6 +26,7 @@ from optsched.formulation import SideConstraint
 from optsched.program import AllocationProgram, SideRows
 from optsched.program.ratio import dual_of
 from optsched.registry import load_solver
+from optsched.solution import dual_bound
 from optsched.starts import sol_of
 
 RATIO = {"objective": "ratio"}
@@ -185,6 +186,24 @@ def test_a_small_allocation_is_raised_as_far_as_rows_allow() -> None:
         raised = program.allocation_of(program.complete(x / 3))
         np.testing.assert_allclose(raised, factor * x, rtol=1e-12)
     assert not program.allocation_of(np.zeros(columns + 1)).any()
+    for wrong in (np.zeros(columns), np.append(x, np.nan)):  # the engine refuses NaN
+        assert np.isnan(program.allocation_of(wrong)).all()
+
+
+@few
+@given(seed=seeds)
+def test_wrong_duals_are_moved_to_where_they_prove_most(seed: int) -> None:
+    solution = solve(document(seed), constraints=["deadlines"], tolerance=1e-9, **RATIO)
+    if solution.status == "infeasible":
+        return
+    arrays = program_of(solution).to_linear().arrays
+    random = np.random.default_rng(seed)
+    y = np.concatenate([solution.duals[block.name] for block in arrays.rows])
+    noisy = y + 1e-5 * np.abs(y).max() * random.normal(size=len(y))
+    moved = program_of(solution).polished(arrays, noisy)
+    bound = dual_bound(arrays, moved)
+    assert solution.objective * (1 - 1e-9) <= bound <= dual_bound(arrays, noisy) * (1 + 1e-12)
+    assert bound <= solution.objective * 1.01
 
 
 @pytest.mark.parametrize("solver", ("highs", "highs-ipm", "clarabel", "glop"))
