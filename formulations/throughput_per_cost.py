@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
-from pydantic import Field
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.candidates import Candidates, Classes
@@ -23,7 +22,7 @@ FREE = 1e-9
 
 
 class ThroughputPerCost(Formulation):
-    """Maximise throughput where it is cheap.
+    """Maximise the throughput that money buys: by the price of a GPU, or per USD that is spent in all.
 
     Sets, x, T, n, time and capacity as in `formulations.max_min_fairness`.
     Parameters
@@ -32,13 +31,14 @@ class ThroughputPerCost(Formulation):
         sum     maximise  sum_c (sum_k T_kc) x_c / price_j(c)                          s.t.  time, capacity
         ratio   maximise  sum_c (sum_k T_kc) x_c  /  sum_c g_c price_j(c) x_c          s.t.  time, capacity
 
-        The sum divides by the price of ONE GPU, whatever the gang, as the original does. The ratio is throughput per
-        USD spent: linear-fractional, hence one linear program in y = x tau (`optsched.program.ratio`). Without side
-        constraints its optimum is that of the best column alone; with deadlines it is the cheapest way to keep them,
-        and what can be added without loss. Of all its optima with these proportions the largest is taken.
+    The sum divides by the price of ONE GPU, whatever the gang, as the original does. The ratio is linear-fractional,
+    hence one linear program in y = x tau (`optsched.program.ratio`). Without side constraints its optimum is that of
+    the best column alone; with deadlines it is a cheap way to keep them, and whatever raises the ratio. An optimum may
+    be scaled as long as all rows hold: the largest is taken.
 
     Options
-        objective   ``sum`` or ``ratio``.
+        objective   ``sum``: every column by the price of one of its GPUs; ``ratio``: all throughput by all that is
+                    spent.
 
     References
         D. Narayanan et al., OSDI 2020, section 4.2 (cost policies); repository policies
@@ -55,9 +55,7 @@ class ThroughputPerCost(Formulation):
     class Options(FormulationOptions):
         """Options of throughput per cost."""
 
-        objective: Literal["sum", "ratio"] = Field(
-            default="sum", description="divide each column by its price, or the total by what is spent"
-        )
+        objective: Literal["sum", "ratio"] = "sum"
 
     def build(self, C: Classes) -> AllocationProgram:
         """See the class."""
