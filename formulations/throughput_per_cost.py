@@ -15,10 +15,10 @@ from optsched.engine import Engine
 from optsched.errors import InvalidInput
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.program import AllocationProgram, Ratio, Total
-from optsched.solution import Solution, Status
+from optsched.solution import PointStatus, Solution
 
-FREE = 1e-9
-"""Least cost, relative to the most that can be spent, from which a ratio with free columns is known to be bounded."""
+NOTHING = 1e-9
+"""Throughput at or below this part of what all columns could have together is none."""
 
 
 class ThroughputPerCost(Formulation):
@@ -77,9 +77,9 @@ class ThroughputPerCost(Formulation):
         return super().solve(candidates, engine)
 
     def _refuse_unbounded(self, C: Classes, engine: Engine) -> None:
-        """Work for nothing: free columns bring throughput, and nothing forces an allocation to spend."""
+        """Look for throughput at a cost of 0: free columns alone, within all rows. A point that has some is proof."""
         d = _spending(C)
-        free = (d <= 0) & (C.throughput.sum(axis=0) > 0)
+        free = d <= 0
         if not free.any():
             return
         try:
@@ -90,9 +90,12 @@ class ThroughputPerCost(Formulation):
         rows = program.requirements
         if rows.shape[1] != len(d):  # columns of one's own: the program says why it takes none
             return
-        outcome = engine.solve_linear(replace(rows, cost=d, maximise=False))
-        if outcome.status is Status.OPTIMAL and (outcome.bound or 0.0) <= FREE * float(d @ C.limit):
-            self._refuse_free(C, free)
+        most = np.where(free, rows.implied_upper, 0.0)
+        values = engine.run(
+            engine.open(replace(rows, cost=program.gain, maximise=True, upper=most, implied_upper=most))
+        )
+        if values.x is not None and values.primal is PointStatus.FEASIBLE:
+            self._refuse_free(C, free & (program.gain * values.x > NOTHING * (program.gain @ C.limit)))
 
     def _refuse_free(self, C: Classes, free: BoolArray) -> None:
         """Name what costs nothing."""

@@ -85,16 +85,16 @@ class Ratio:
         Raises
         ------
         UsageError
-            If there are other columns, whole numbers or an objective.
+            If there are other columns, bounds of columns, whole numbers or an objective.
         """
         d = self.denominator
         if rows.is_integer:
             raise UsageError("a ratio takes fractions of time only: with whole jobs (integral) it is no linear program")
-        if rows.shape[1] != len(d) or rows.cost.any():
+        if rows.shape[1] != len(d) or rows.cost.any() or np.isfinite(rows.upper).any() or rows.lower.any():
             raise UsageError("with a ratio, extend may add rows over x, and neither columns nor an objective")
         S = self.scale(rows)
         with np.errstate(divide="ignore"):
-            most = np.where(d > 0, S / d, np.inf)
+            most = np.where(rows.implied_upper <= 0, 0.0, np.where(d > 0, S / d, np.inf))
         lp = LinearProgram()
         y = lp.variables(len(d), name="y", implied=(0.0, most))
         tau = lp.variables(1, name="tau", implied=(0.0, S * self._smallest_tau(rows)))
@@ -114,9 +114,11 @@ class Ratio:
 
     def _smallest_tau(self, rows: LinearArrays) -> float:
         """The most, over all y with d y = 1, of the smallest tau that the rows allow; infinite with free columns."""
-        if (self.denominator <= 0).any():
+        usable = np.flatnonzero(rows.implied_upper > 0)
+        d = self.denominator[usable]
+        if (d <= 0).any():
             return np.inf
-        per_unit = sp.csr_matrix(rows.A @ sp.diags_array(1.0 / self.denominator))
+        per_unit = sp.csr_matrix(rows.A[:, usable] @ sp.diags_array(1.0 / d))
         most = 0.0
         for matrix, side in ((per_unit, rows.row_upper), (-per_unit, -rows.row_lower)):
             some = np.flatnonzero(np.isfinite(side) & (side > 0))

@@ -433,6 +433,15 @@ def test_a_free_pool_is_taken_where_deadlines_force_a_cost() -> None:
     assert optsched.verify(solution.instance, solution.to_document()).ok
 
 
+def test_a_free_pool_that_nobody_may_use_is_no_matter() -> None:
+    candidates = optsched.compile(Instance.from_document(two_pools(paid=2.0, gift=0.0)))
+    C = candidates.classes(frozenset({"gang"}))
+    side = Between((C.pool == 1)[np.newaxis, :] * 1.0, [0.0], [0.0])
+    made = ThroughputPerCost(ThroughputPerCost.Options(objective="ratio"), (side,))
+    solution = made.solve(candidates, Engine(load_solver))
+    assert solution.status == "optimal" and solution.objective == pytest.approx(0.5)
+
+
 def test_options_without_a_pool_are_refused() -> None:
     given = two_pools(paid=1.0, other=1.0)
     given["jobs"].append({"id": "loose", "steps": 10, "options": [{"pool": None, "throughput": 2.0, "uses": {}}]})
