@@ -34,7 +34,7 @@ def test_the_page_is_up_to_date(entries: list[Entry]) -> None:
 
 
 def test_the_pictures_are_there_and_small(entries: list[Entry]) -> None:
-    wanted = {Path(entry.picture).name for entry in entries if entry.shown is not None}
+    wanted = {Path(entry.picture).name for entry in entries if entry.picture is not None}
     sizes = {path.name: path.stat().st_size for path in (DOCS / PICTURES).iterdir()}
     assert set(sizes) == wanted
     assert [name for name, size in sizes.items() if not 500 < size < LARGEST] == []

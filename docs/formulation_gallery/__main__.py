@@ -14,13 +14,12 @@ def main(folder: Path) -> None:
     entries = catalogue()
     pictures = folder / PICTURES
     pictures.mkdir(parents=True, exist_ok=True)
-    drawn = [entry for entry in entries if entry.shown is not None]
-    for entry in drawn:
-        assert entry.shown is not None
-        draw(entry.shown, folder / entry.picture)
     for path in pictures.glob("*.png"):
-        if path.stem not in {entry.name for entry in drawn}:
+        if path.stem not in {entry.name for entry in entries if entry.picture is not None}:
             path.unlink()
+    for entry in entries:
+        if entry.shown is not None and entry.picture is not None:
+            draw(entry.shown, folder / entry.picture)
     (folder / "formulations.md").write_text(page(entries), encoding="utf-8")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import optsched
 from optsched.api import make_formulation, write_atomically
 from optsched.errors import OptschedError, UsageError
 from optsched.formulation import Formulation
-from optsched.program import AllocationProgram, LexicographicMinimum, Minimum, Ratio
+from optsched.program import AllocationProgram, LexicographicMinimum, Minimum, Ratio, Total
 from optsched.report import allocation_heatmap, schedule_gantt, topology_picture
 from optsched.report.palette import INK, TITLE
 from optsched.solution.plan import LinearPlan
@@ -68,7 +68,7 @@ HINTS: dict[str, Hint] = {
     "moves": Hint(options={"keep": 0.9}),
     "multiple-choice": Hint("smd"),
     "pinned": Hint(options={"jobs": ["bert-base-2"], "pools": ["p100"]}),
-    "power": Hint(options={"limit": 3000}),
+    "power": Hint(options={"limit": 3000, "idle": False}),
     "quota": Hint(options={"tenant": "vision", "gpus": 4}),
     "throughput-per-cost": Hint(more=("-O objective=ratio -C deadlines",)),
 }
@@ -85,7 +85,7 @@ class Shown:
     kind : str
         Kind of program.
     solutions : tuple of Solution
-        Of a side constraint without and with it.
+        Of a side constraint without and with it; none where there is no difference to be seen.
     formulation : str
     constraint : mapping or None
     placed : bool
@@ -116,7 +116,8 @@ def show_formulation(name: str) -> Shown | None:
 def show_constraint(kind: str, of_placement: bool) -> Shown | None:
     """An instance without and with a side constraint; None if it needs options that no hint gives.
 
-    The first instance counts on which it changes the allocation, else the first that it allows. A wrong hint raises.
+    The first instance counts on which it changes the allocation; where it changes none, there is an instance without
+    solutions to draw. A wrong hint raises.
     """
     hint = HINTS.get(kind, Hint())
     constraint = {"kind": kind, **hint.options}
@@ -133,12 +134,12 @@ def show_constraint(kind: str, of_placement: bool) -> Shown | None:
             pair = (_placed(before), _placed(after)) if of_placement else (before, after)
         except OptschedError:
             continue
-        if before.allocation is None or after.allocation is None:
+        if before.allocation is None or after.allocation is None or not after.allocation.x.any():
             continue
         shown = Shown(instance, "", pair, hint.with_formulation, constraint, of_placement)
         if of_placement or abs(before.allocation.x - after.allocation.x).max() > 1e-6:
             return shown
-        allowed = allowed or shown
+        allowed = allowed or replace(shown, solutions=())
     if allowed is None and kind in HINTS:
         raise UsageError(f"the hint of {kind} fits no instance: {constraint}")
     return allowed
@@ -169,7 +170,7 @@ def kind_of(formulation: Formulation, solution: optsched.Solution) -> str:
     if program.integral:
         return "integer program"
     if program.concave:
-        return "conic program"
+        return "conic program" if isinstance(utility, Total) else "concave program, by tangents"
     if isinstance(utility, LexicographicMinimum):
         return "linear programs, level by level"
     if isinstance(utility, Ratio):

@@ -52,9 +52,9 @@ class Entry:
         return bool(self.document["kind"] == "formulation")
 
     @property
-    def picture(self) -> str:
-        """Path of its picture from the page."""
-        return f"{PICTURES}/{self.name}.png"
+    def picture(self) -> str | None:
+        """Path of its picture from the page, None without one."""
+        return f"{PICTURES}/{self.name}.png" if self.shown is not None and self.shown.solutions else None
 
     @cached_property
     def docstring(self) -> Docstring:
@@ -129,7 +129,7 @@ def _linked(module: str, links: Mapping[str, str], here: str) -> str:
 
 
 def _picture(entry: Entry) -> list[str]:
-    if entry.shown is None:
+    if entry.shown is None or entry.picture is None:
         return []
     told = f"{entry.name} on the instance {entry.shown.instance}"
     if entry.shown.constraint is not None:
