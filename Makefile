@@ -38,7 +38,8 @@ types: $(DEV) ## check the types
 bench: $(DEV) ## run the benchmarks (ratios and peak memory)
 	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(PY) "$$script"; done
 
-docs: $(DOCS) ## build the documentation into site/
+docs: $(DOCS) ## make the page of formulations anew, build the documentation into site/
+	cd docs && ../$(PY) -m formulation_gallery
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet --site-dir site
 	@echo "site/index.html is the documentation"
 

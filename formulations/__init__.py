@@ -22,6 +22,7 @@ CATALOGUE: dict[str, str] = {
     "smd": "formulations.smd:Smd",
     "smd-tight": "formulations.smd:SmdTight",
     "themis": "formulations.finish_time_fairness:FinishTimeFairness",
+    "throughput-per-cost": "formulations.throughput_per_cost:ThroughputPerCost",
     "water-filling": "formulations.water_filling:WaterFilling",
 }
 """Registry name -> "module:Class"."""

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 
-from formulations.reference_rates import proportional, reference_columns
+from formulations.reference_rates import fastest, proportional, reference_columns
 from optsched.candidates import Classes
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.program import AllocationProgram, Total
@@ -23,7 +23,8 @@ class MaxThroughput(Formulation):
     Options
         integral    whole jobs: each runs in one configuration all the time, or not at all (a MILP).
         normalise   ``none``: m_k = 1, steps/s of different models are added as they are;
-                    ``proportional``: m_k = prop_k, jobs count by normalised throughput.
+                    ``proportional``: m_k = prop_k, jobs count by normalised throughput;
+                    ``best``: m_k = max_c T_kc alone, jobs count by the share of their best throughput.
 
     References
         D. Narayanan et al., OSDI 2020, repository policy ``max_sum_throughput_perf``.
@@ -38,7 +39,7 @@ class MaxThroughput(Formulation):
         """Options of maximum throughput."""
 
         integral: bool = False
-        normalise: Literal["none", "proportional"] = "none"
+        normalise: Literal["none", "proportional", "best"] = "none"
 
     @property
     def integral(self) -> bool:
@@ -47,8 +48,11 @@ class MaxThroughput(Formulation):
 
     def build(self, C: Classes) -> AllocationProgram:
         """See the class."""
-        levels = C.throughput
+        m = np.ones(len(C))
         if self.options.normalise == "proportional":
             _, T = reference_columns(C)
-            levels = sp.csr_matrix(sp.diags_array(1.0 / proportional(C, T)) @ levels)
+            m = proportional(C, T)
+        elif self.options.normalise == "best":
+            m = fastest(C)
+        levels = sp.csr_matrix(sp.diags_array(1.0 / m) @ C.throughput)
         return AllocationProgram(C, Total(np.ones(len(C))), levels, integral=self.integral)

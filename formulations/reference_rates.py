@@ -81,6 +81,23 @@ def on_reference_pool(C: Classes, name: str | None, formulation: str) -> FloatAr
     return reference
 
 
+def fastest(C: Classes) -> FloatArray:
+    """best_k = max_c T_kc over the columns of class k alone: the throughput of a job that picks its configuration.
+
+    A job that runs in pairs only has its fastest pair instead. Raises `InvalidInput` for a job without any rate.
+    """
+    best, paired = np.zeros(len(C)), np.zeros(len(C))
+    np.maximum.at(best, C.class_a[C.alone], C.rate_a[C.alone])
+    np.maximum.at(paired, C.class_a, C.rate_a)
+    pair = ~C.alone
+    np.maximum.at(paired, C.class_b[pair], C.rate_b[pair])
+    best = np.where(best > 0, best, paired)
+    rateless = np.flatnonzero(best <= 0)
+    if len(rateless):
+        raise without_rate(C, int(rateless[0]))
+    return best
+
+
 def without_rate(C: Classes, k: int) -> InvalidInput:
     """The error of a job whose options state neither throughput nor duration."""
     job = int(C.first[k])

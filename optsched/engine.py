@@ -13,7 +13,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.choice import pick, pick_for_timeline, require_all
 from optsched.errors import Interrupted, SolverCrashed
-from optsched.infeasibility import conflicting_rows, least_violation
+from optsched.infeasibility import conflicting_rows, least_violation, refuse_refuted
 from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram
 from optsched.program.arrays import refuse_nan
@@ -26,7 +26,6 @@ from optsched.solution.certificate import (
     dual_bound,
     dual_residual,
     gap_of,
-    is_bounded,
     noise_of,
     row_sizes,
 )
@@ -210,8 +209,7 @@ class Engine:
         cones = self.build(program.to_conic)
         values = self.record(solver().solve_conic(cones, self.limits_left()))
         if values.x is None:
-            arrays = program.feasible_set().arrays
-            return self.without_point(arrays, values, program, None)
+            return self.without_point(program.requirements, values, program, None)
         assert values.y is not None and cones.linear is not None
         x = self.cleaned(program, values)
         linear = cones.linear.duals(values.y, cones.maximise)
@@ -232,6 +230,7 @@ class Engine:
     ) -> Outcome:
         """The outcome of a point of the lowered program."""
         x = self.cleaned(program, values)
+        y = program.polished(arrays, y)
         return self.certified(arrays, values, x, program.complete(x), program.value(x), y, program=program)
 
     def cleaned(self, program: AllocationProgram, values: Values) -> FloatArray:
@@ -239,7 +238,7 @@ class Engine:
         from optsched.solution.allocation import Allocation
 
         assert values.x is not None
-        raw = self._point(values.x, program.classes.columns)
+        raw = self._point(program.allocation_of(values.x), program.classes.columns)
         x = program.restored(Allocation.cleaned(program.classes, raw, program.integral).x, raw)
         if program.free_to_lift and values.objective is not None and np.isfinite(values.objective):
             lifted = program.lifted(x, values.objective)
@@ -349,12 +348,11 @@ class Engine:
             return self.nothing_found(values)
         if values.termination not in NO_OPTIMUM:
             raise SolverCrashed(f"solver {self.name} stopped with {values.words!r} and no point")
+        if program is not None and program.explained_apart:
+            arrays, session = program.requirements, None
         needed, proof, loosened = least_violation(arrays, self.limits_left())
         if needed <= FEASIBILITY:
-            if values.termination is Termination.INFEASIBLE:
-                raise SolverCrashed(f"solver {self.name} claims that a feasible program is infeasible")
-            if is_bounded(arrays):
-                raise SolverCrashed(f"solver {self.name} claims that a feasible, bounded program is unbounded")
+            refuse_refuted(values.termination, arrays, program, self.name)
             return Outcome(
                 replace(values, termination=Termination.UNBOUNDED), None, None, None, "none",
                 Certificate(True, "claimed", {}), Status.UNBOUNDED, self.chosen,

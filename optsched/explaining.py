@@ -141,7 +141,7 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
     costs = None if bare.no_prices else _costs(solution, formulation, program)
     if costs is None and bare.no_prices is None:
         bare = replace(bare, no_prices="The duals of this solution are not those of one program: there are no prices.")
-    share, worth = share_of(allocation, row), formulation.worth(program.value(allocation.x))
+    share, worth = share_of(allocation, row), formulation.worth_of_duals(program, allocation.x)
     return replace(
         bare,
         pays=payments_of(C, share, {} if costs is None else solution.prices),

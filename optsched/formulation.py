@@ -122,6 +122,10 @@ class Formulation(ABC):
         """Improvement of the objective per improvement of the program's value, at this value."""
         return 1.0
 
+    def worth_of_duals(self, program: AllocationProgram, x: FloatArray) -> float:
+        """Improvement of the objective per unit of a row's side, by which its dual is multiplied."""
+        return self.worth(program.value(x)) * program.dual_factor(x)
+
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
         """Figures of each class, shape (K,), that belong to the formulation: they are written for every job."""
         return {}
@@ -202,7 +206,8 @@ class Formulation(ABC):
         x = schedule.running_at(C.instance.now) if schedule is not None else None if planned else outcome.x
         prices: dict[str, float] = {}
         if outcome.duals is not None and found and not planned:
-            worth = self.worth(outcome.value or 0.0)
+            assert isinstance(program, AllocationProgram) and outcome.x is not None
+            worth = self.worth_of_duals(program, outcome.x)
             prices = {
                 name: float(price) * worth + 0.0
                 for name, price in zip(C.resources.names, outcome.duals["capacity"], strict=True)

@@ -8,10 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import IntArray
-from optsched.errors import SolverCrashed, SolverUnavailable
-from optsched.program import AllocationProgram, LinearArrays
-from optsched.solution.certificate import dual_bound, row_sizes
+from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
+from optsched.program import AllocationProgram, LinearArrays, Ratio
+from optsched.solution.certificate import dual_bound, is_bounded, row_sizes
 from optsched.solution.explanation import Conflict, describe_row
+from optsched.solution.values import Termination
 from optsched.solvers import Limits, Session
 from optsched.solvers.scaling import Scaling
 
@@ -40,6 +41,22 @@ def least_violation(arrays: LinearArrays, limits: Limits) -> tuple[float, str, I
     entries = slacks.tocoo()
     loosened = np.unique(entries.row[values.x[arrays.shape[1] :][entries.col] > 1e-9]).astype(np.int64)
     return (0.0 if bound is None else bound), ("dual" if values.y is not None else "claimed"), loosened
+
+
+def refuse_refuted(claim: Termination, arrays: LinearArrays, program: AllocationProgram | None, solver: str) -> None:
+    """Raise where a feasible program was called infeasible, or a bounded one unbounded.
+
+    A ratio whose rows can be kept has no point all the same if they can only be kept at a cost of 0.
+    """
+    if program is not None and isinstance(program.utility, Ratio):
+        raise UsageError(
+            f"solver {solver} finds no allocation with a cost above 0, though the rows can be kept: "
+            "a ratio to a cost of 0 does not exist"
+        )
+    if claim is Termination.INFEASIBLE:
+        raise SolverCrashed(f"solver {solver} claims that a feasible program is infeasible")
+    if is_bounded(arrays):
+        raise SolverCrashed(f"solver {solver} claims that a feasible, bounded program is unbounded")
 
 
 def conflicting_rows(

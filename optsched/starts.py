@@ -67,7 +67,7 @@ def start_point(source: StartSource, formulation: Formulation, candidates: Candi
 def _from_names(path: Path, program: AllocationProgram) -> FloatArray:
     """From names as `optsched export` writes them; auxiliary columns are recomputed later."""
     names = allocation_names(program, program.to_linear().arrays)
-    return read_sol(path, names.columns)[: program.classes.columns]
+    return program.allocation_of(read_sol(path, names.columns))
 
 
 # --- plans ---------------------------------------------------------------------------------------------------------

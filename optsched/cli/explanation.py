@@ -8,6 +8,7 @@ import numpy as np
 
 from optsched.api import make_formulation
 from optsched.program import AllocationProgram
+from optsched.program.ratio import dual_of
 from optsched.solution import Solution, Status
 from optsched.staging import settled
 
@@ -68,12 +69,12 @@ def priced_requirements(solution: Solution) -> list[dict[str, Any]]:
     if not isinstance(program, AllocationProgram):  # a plan takes no side constraints
         return []
     program = settled(program, solution.stages)
-    worth = abs(formulation.worth(program.value(solution.allocation.x)))
+    worth = abs(formulation.worth_of_duals(program, solution.allocation.x))
     told = []
     for side in program.side:
-        dual = solution.duals.get(side.name)
-        if dual is None:
+        if side.name not in solution.duals:
             continue
+        dual = dual_of(solution.duals, side.name, side.lower, side.upper)
         asked = np.where(np.isfinite(side.lower), side.lower, side.upper)
         gain = 0.01 * np.abs(dual * asked) * worth
         told += [

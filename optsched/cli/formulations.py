@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
@@ -40,14 +41,14 @@ def formulations(
     if name is not None:
         side = name in catalogue("constraint") and name not in catalogue("formulation")
         owner = load_constraint(name) if side else load_formulation(name)
-        document = _described(owner)
+        document = described(owner)
         if as_json:
             shell.document(document)
         else:
             shell.print(*_one(document))
         return 0
-    found = [_described(load_formulation(item)) for item in names("formulation")]
-    constraints = [_described(load_constraint(item)) for item in names("constraint")]
+    found = [described(load_formulation(item)) for item in names("formulation")]
+    constraints = [described(load_constraint(item)) for item in names("constraint")]
     if as_json:
         shell.document({"formulations": found, "constraints": constraints})
     else:
@@ -55,7 +56,7 @@ def formulations(
     return 0
 
 
-def _described(owner: Any) -> dict[str, Any]:
+def described(owner: Any) -> dict[str, Any]:
     """A formulation or side constraint as plain data."""
     text = inspect.cleandoc(owner.__doc__ or "")
     common = {"summary": text.splitlines()[0] if text else "", "reads": sorted(owner.reads)}
@@ -77,14 +78,18 @@ def _described(owner: Any) -> dict[str, Any]:
 
 
 def _type_name(annotation: Any) -> str:
-    """``bool | "literal"``, ``number``, ``text``: a type as it is typed on the command line."""
-    arguments = getattr(annotation, "__args__", ())
-    if arguments and getattr(annotation, "__metadata__", None) is None:
-        if str(annotation).startswith("typing.Literal"):
-            return " | ".join(str(argument) for argument in arguments)
-        if "|" in str(annotation) or str(annotation).startswith(("typing.Union", "typing.Optional")):
-            return " | ".join(_type_name(argument) for argument in arguments)
-        return str(annotation).replace("typing.", "")
+    """``true | false | literal``, ``number``, ``list of text``: a type as it is typed on the command line."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type_name(arguments[0])
+    if origin is Literal:
+        return " | ".join(str(argument) for argument in arguments)
+    if origin in (Union, UnionType):
+        return " | ".join(_type_name(argument) for argument in arguments)
+    if origin in (list, tuple, set, frozenset):
+        return f"list of {_type_name(arguments[0])}"
+    if origin is dict:
+        return f"object of {_type_name(arguments[1])}"
     known = {bool: "true | false", int: "whole number", float: "number", str: "text", type(None): "null"}
     return known.get(annotation, getattr(annotation, "__name__", str(annotation)))
 

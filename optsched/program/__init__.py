@@ -4,6 +4,7 @@ from optsched.program.allocation import AllocationProgram, SideRows
 from optsched.program.arrays import Block, LinearArrays
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.linear import Expression, LinearProgram, Relation, Variables
+from optsched.program.ratio import Ratio
 from optsched.program.timeline import TimelineCost, TimelineProgram
 from optsched.program.utility import LexicographicMinimum, Minimum, Total
 
@@ -20,6 +21,7 @@ __all__ = [
     "LinearProgram",
     "Minimum",
     "Program",
+    "Ratio",
     "Relation",
     "SideRows",
     "TimelineCost",

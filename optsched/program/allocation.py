@@ -12,8 +12,10 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.errors import UsageError
+from optsched.program.arrays import LinearArrays
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.linear import LinearProgram, Variables
+from optsched.program.ratio import Ratio
 from optsched.program.utility import Minimum, Total, Utility
 
 LARGEST_LEVEL = 1e100
@@ -89,6 +91,8 @@ class AllocationProgram:
 
     def value(self, x: FloatArray) -> float:
         """The utility of an allocation (the smallest level for both minima)."""
+        if isinstance(self.utility, Ratio):
+            return self.utility.value(self.gain, x)
         level = self.level(x)
         if isinstance(self.utility, Total):
             return float((self.classes.count * self.utility.weight) @ self.utility.value(level))
@@ -106,8 +110,34 @@ class AllocationProgram:
         np.maximum.at(highest, entries.row, entries.data / members)
         return highest
 
+    @cached_property
+    def gain(self) -> FloatArray:
+        """What one unit of each column adds to the sum of all levels, shape (N,)."""
+        return np.asarray(self.levels.sum(axis=0), np.float64).ravel()
+
+    @cached_property
+    def requirements(self) -> LinearArrays:
+        """`feasible_set` as arrays."""
+        return self.feasible_set().arrays
+
+    def allocation_of(self, point: FloatArray) -> FloatArray:
+        """The allocation that a point of the linear program stands for; the way back from `complete`."""
+        if isinstance(self.utility, Ratio):
+            return self.utility.allocation(self.requirements, point)
+        return point[: self.classes.columns]
+
+    def dual_factor(self, x: FloatArray) -> float:
+        """What duals of the linear program's rows are multiplied by to be derivatives by the sides of the rows."""
+        return self.utility.factor(self.requirements, x) if isinstance(self.utility, Ratio) else 1.0
+
+    def polished(self, arrays: LinearArrays, y: FloatArray | None) -> FloatArray | None:
+        """Duals of the linear program's rows, moved where that makes a better proof."""
+        if y is None or y.shape != arrays.row_upper.shape or not isinstance(self.utility, Ratio):
+            return y
+        return self.utility.polished(arrays, y)
+
     def to_linear(self) -> LinearProgram:
-        """Lower to a linear program (exact for minima and linear totals; the first stage of the lexicographic one).
+        """Lower to a linear program (exact for minima, linear totals and ratios; of the lexicographic one a stage).
 
         Raises
         ------
@@ -121,6 +151,8 @@ class AllocationProgram:
         """The point of the linear program (or tangent) that an allocation stands for: auxiliary columns from x."""
         if self.conic:
             return np.append(x, self.level(x))
+        if isinstance(self.utility, Ratio):
+            return self.utility.complete(self.requirements, x)
         return x if isinstance(self.utility, Total) else np.append(x, self.value(x))
 
     def repaired(self, x: FloatArray) -> FloatArray:
@@ -145,7 +177,7 @@ class AllocationProgram:
 
         A job of a tiny weight may need no more than a tiny fraction to reach the common level, or its deadline.
         """
-        if self.integral or (isinstance(self.utility, Total) and not self.side):
+        if self.integral or (isinstance(self.utility, Total | Ratio) and not self.side):
             return x
         bare = (self.classes.member @ x) == 0
         tiny = bare[self.classes.class_a] & (bare[self.classes.class_b] | self.classes.alone)
@@ -154,7 +186,7 @@ class AllocationProgram:
     @property
     def free_to_lift(self) -> bool:
         """Whether any point within time and capacity is feasible, and its smallest level is what counts."""
-        return not (self.integral or self.side or self.extend or isinstance(self.utility, Total))
+        return not (self.integral or self.side or self.extend or isinstance(self.utility, Total | Ratio))
 
     def lifted(self, x: FloatArray, level: float) -> FloatArray:
         """Raise every class to a common level on its best column, then scale down into time and capacity.
@@ -208,9 +240,17 @@ class AllocationProgram:
             level = self.utility.reached(level)
         return float(level.min(initial=np.inf)) if len(level) else 0.0
 
+    @property
+    def explained_apart(self) -> bool:
+        """Whether `feasible_set` says why nothing is feasible, and not the program that is solved."""
+        return self.concave or isinstance(self.utility, Ratio)
+
     def feasible_set(self) -> LinearProgram:
-        """Time, capacity and side rows, without an objective."""
-        return self.bare()[0]
+        """Time, capacity, side rows and rows of one's own, without an objective."""
+        lp, variables = self.bare()
+        if self.extend is not None:
+            self.extend(lp, variables, self.classes)
+        return lp
 
     def tangent(self, x: FloatArray, duals: FloatArray | None = None) -> LinearProgram:
         """The linear program with a concave utility replaced by its tangent at x, or near x where the duals say.
@@ -287,6 +327,8 @@ class AllocationProgram:
 
     def _lowered(self) -> tuple[LinearProgram, dict[str, Variables]]:
         C, utility = self.classes, self.utility
+        if isinstance(utility, Ratio):
+            return utility.homogenised(self.gain, self.requirements)
         lp, variables = self.bare()
         x = variables["x"]
         if isinstance(utility, Total):

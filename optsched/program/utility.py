@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.program.ratio import Ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +104,4 @@ class Total:
             return np.log(level) if self.function == "log" else level**self.exponent / self.exponent
 
 
-Utility = Minimum | LexicographicMinimum | Total
+Utility = Minimum | LexicographicMinimum | Total | Ratio

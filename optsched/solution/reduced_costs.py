@@ -9,7 +9,8 @@ e_kc  what the steps of class k earn in c: w_k levels_kc of a linear total, else
 lambda, q, y   duals of the rows ``time``, ``capacity`` and of the side rows M
 
 At an optimum d_c = 0 for every column in use and d_c <= 0 for all others (x >= 0 is their only bound). The derivation
-holds with normalisers fixed, as that of the prices does.
+holds with normalisers fixed, as that of the prices does. Of a ratio all of this is told per unit of y = x tau, and
+what a column spends is part of what it pays (`optsched.program.ratio`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
-from optsched.program import AllocationProgram, LinearArrays, SideRows
+from optsched.program import AllocationProgram, LinearArrays, Ratio, SideRows
+from optsched.program.ratio import dual_of
 from optsched.program.utility import Total
 from optsched.solution.certificate import dual_bound, noise_of
 
@@ -90,7 +92,7 @@ def reduced_costs(
     bound = dual_bound(arrays, y)
     if bound is None:
         return None
-    side = {rows.name: duals[rows.name] for rows in program.side}
+    side = {rows.name: dual_of(duals, rows.name, rows.lower, rows.upper) for rows in program.side}
     levels = program.levels.tocsr()
     earned = sp.csr_matrix(sp.diags_array(_per_level(program, duals)) @ levels)
     earned = sp.csr_matrix(earned + _earned_by_side_rows(program, faster, side))
@@ -100,7 +102,7 @@ def reduced_costs(
         per_step=_in_proportion(levels, program.classes.throughput),
         time=duals["time"],
         capacity=duals["capacity"],
-        levels=None if isinstance(program.utility, Total) else -duals["levels"] * program.classes.count,
+        levels=None if isinstance(program.utility, Total | Ratio) else -duals["levels"] * program.classes.count,
         side=side,
         bound=bound,
         noise=noise_of(arrays),
@@ -116,6 +118,8 @@ def _per_level(program: AllocationProgram, duals: Mapping[str, FloatArray]) -> F
     """What one unit of ``levels @ x`` of each class earns."""
     if "levels" in duals:
         return np.asarray(-duals["levels"])
+    if isinstance(program.utility, Ratio):  # per unit of y: 1 / S
+        return np.full(len(program.classes), 1.0 / program.utility.scale(program.requirements))
     assert isinstance(program.utility, Total)
     return program.utility.weight
 

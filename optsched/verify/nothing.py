@@ -39,7 +39,7 @@ def check_nothing(subject: Subject, program: AllocationProgram | LinearPlan, fin
 def _linear(program: AllocationProgram | LinearPlan) -> LinearProgram:
     if isinstance(program, LinearPlan):
         return program.program
-    return program.feasible_set() if program.concave else program.to_linear()
+    return program.feasible_set() if program.explained_apart else program.to_linear()
 
 
 def check_empty(subject: Subject, findings: Findings) -> None:

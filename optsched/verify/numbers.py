@@ -185,7 +185,7 @@ def check_prices(point: Point) -> None:
     elif document.duals is None:
         findings.alike("prices", document.prices, {})
     elif point.duals is not None:
-        worth = point.subject.formulation.worth(point.value)
+        worth = point.subject.formulation.worth_of_duals(point.program, point.x)
         capacity = point.duals[point.arrays.row_block("capacity").slice]
         expected = {name: float(price) * worth + 0.0 for name, price in zip(names, capacity.tolist(), strict=True)}
         findings.alike("prices", document.prices, expected, "the dual of its capacity row")

@@ -105,16 +105,16 @@ def allocation_names(program: AllocationProgram | Plan, arrays: LinearArrays) ->
 def names_document(program: AllocationProgram | Plan, arrays: LinearArrays, names: ProgramNames) -> dict[str, Any]:
     """What every name of an exported program stands for.
 
-    Columns of ``x`` have job (and partner), pool, gpus, nodes; rows have the job, the resource with its capacity, or
-    the requirement in words. A class of equal jobs is told by its first job and ``jobs``, their number. Of a plan only
-    the rows of a linear one are told in words.
+    Columns of ``x`` (of a ratio: ``y``, x times ``tau``) have job (and partner), pool, gpus, nodes; rows have the job,
+    the resource with its capacity, or the requirement in words. A class of equal jobs is told by its first job and
+    ``jobs``, their number. Of a plan only the rows of a linear one are told in words.
     """
     if not isinstance(program, AllocationProgram):
         return _plan_document(program, arrays, names)
     requirements = {side.name: side.describe for side in program.side}
 
     def column(block: Block, number: int) -> dict[str, Any]:
-        return _column(program, number) if block.name == "x" else {}
+        return _column(program, number) if block.name in ("x", "y") else {}
 
     def row(block: Block, number: int) -> dict[str, Any]:
         if block.name in ("time", "levels"):

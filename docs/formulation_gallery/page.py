@@ -1,0 +1,180 @@
+"""The page: a table of all entries, then each with its mathematics, options, commands and picture."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from formulation_gallery.docstrings import Docstring, markdown, parse
+from formulation_gallery.figures import HINTS, Hint, Shown, show_constraint, show_formulation
+from optsched.cli.formulations import described
+from optsched.registry import load_constraint, load_formulation, names
+
+PICTURES = "pictures/formulations"
+HEAD = """# Formulations
+
+<!-- Made by `make docs` from the docstrings and options of the catalogue: change those, not this page. -->
+
+Every formulation and side constraint: what it optimises or asks for, its mathematics, its options, commands, and what
+comes of it on an instance that ships. `optsched formulations NAME` shows the mathematics and the options in a terminal.
+Words such as job, class and column are those of the [architecture](architecture.md#words).
+"""
+SENSES = {"max": "maximised", "min": "minimised", "rule": "told of its answer"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a catalogue: its description as plain data, and how it is shown.
+
+    Attributes
+    ----------
+    document : mapping
+        As `optsched formulations NAME --json` writes it.
+    shown : Shown or None
+    """
+
+    document: Mapping[str, Any]
+    shown: Shown | None
+
+    @property
+    def name(self) -> str:
+        """Its name in the catalogue."""
+        return str(self.document["name"])
+
+    @property
+    def is_formulation(self) -> bool:
+        """Whether it is no side constraint."""
+        return bool(self.document["kind"] == "formulation")
+
+    @property
+    def picture(self) -> str | None:
+        """Path of its picture from the page, None without one."""
+        return f"{PICTURES}/{self.name}.png" if self.shown is not None and self.shown.solutions else None
+
+    @cached_property
+    def docstring(self) -> Docstring:
+        """Its docstring, taken apart."""
+        return parse(self.document["text"])
+
+    @property
+    def commands(self) -> list[str]:
+        """Commands that work."""
+        if self.shown is None:
+            return [f"optsched formulations {self.name}"]
+        solve = f"optsched solve @{self.shown.instance} -f {self.shown.formulation}"
+        if self.shown.constraint is not None:
+            placed = " --rounds auto --place" if self.shown.placed else ""
+            return [f"{solve} -C {shlex.quote(constraint_text(self.shown.constraint))}{placed}"]
+        return [solve, *(f"{solve} {more}" for more in HINTS.get(self.name, Hint()).more)]
+
+
+def constraint_text(constraint: Mapping[str, Any]) -> str:
+    """A side constraint as it is typed: ``kind:key=value,key=value``."""
+    told = [
+        f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+        for key, value in constraint.items()
+        if key != "kind"
+    ]
+    return str(constraint["kind"]) + (f":{','.join(told)}" if told else "")
+
+
+def catalogue() -> list[Entry]:
+    """All formulations, then all side constraints, each once and by name."""
+    found = {owner.name: owner for owner in map(load_formulation, names("formulation"))}
+    entries = [Entry(described(found[name]), show_formulation(name)) for name in sorted(found)]
+    kinds = {owner.kind: owner for owner in map(load_constraint, names("constraint"))}
+    return entries + [
+        Entry(described(kinds[kind]), show_constraint(kind, kinds[kind].of_placement)) for kind in sorted(kinds)
+    ]
+
+
+def page(entries: Sequence[Entry]) -> str:
+    """The whole page."""
+    formulations = [entry for entry in entries if entry.is_formulation]
+    constraints = [entry for entry in entries if not entry.is_formulation]
+    links = {entry.document["module"]: entry.name for entry in reversed(entries)}
+    rows = [(_link(entry), _kind(entry), entry.docstring.summary) for entry in formulations]
+    asks = [(_link(entry), entry.docstring.summary) for entry in constraints]
+    parts = [
+        HEAD,
+        _table(("formulation", "kind of program", "in words"), rows),
+        _table(("side constraint", "in words"), asks),
+        *(_section(entry, links) for entry in formulations),
+        *(_section(entry, links) for entry in constraints),
+    ]
+    return "\n".join(parts)
+
+
+def _section(entry: Entry, links: Mapping[str, str]) -> str:
+    lines = [f"## {entry.name}", "", entry.docstring.summary, "", *_picture(entry), *_facts(entry), ""]
+    for piece in entry.docstring.pieces:
+        lines += ["```text", piece.text, "```", ""] if piece.kind == "formula" else [piece.text, ""]
+    lines += _options(entry)
+    if entry.docstring.references:
+        lines += [f"*Source.* {entry.docstring.references}", ""]
+    lines += ["```sh", *entry.commands, "```", ""]
+    text = "\n".join(lines)
+    return re.sub(r"`(formulations\.[\w.]+)`", lambda match: _linked(match[1], links, entry.name), text)
+
+
+def _linked(module: str, links: Mapping[str, str], here: str) -> str:
+    """A module of the catalogue as a link to its section."""
+    name = links.get(module)
+    return f"`{module}`" if name in (None, here) else f"[`{name}`](#{name})"
+
+
+def _picture(entry: Entry) -> list[str]:
+    if entry.shown is None or entry.picture is None:
+        return []
+    told = f"{entry.name} on the instance {entry.shown.instance}"
+    if entry.shown.constraint is not None:
+        told = f"{entry.shown.formulation} on the instance {entry.shown.instance}, without {entry.name} and with it"
+    return [f"![{told}]({entry.picture})", ""]
+
+
+def _facts(entry: Entry) -> Iterator[str]:
+    document = entry.document
+    if entry.is_formulation:
+        yield f"- {SENSES[document['sense']]}: {markdown(document['objective'])}"
+        yield f"- kind of program: {_kind(entry)}"
+    yield f"- reads of each job: {_codes(document['reads']) or 'nothing but its columns'}"
+    if document.get("aliases"):
+        yield f"- also called {_codes(document['aliases'])}"
+    yield f"- code: `{document['module'].replace('.', '/')}.py`"
+
+
+def _options(entry: Entry) -> list[str]:
+    """Name, values, default and meaning; the docstring's words win over the field's."""
+    rows = []
+    for option in entry.document["options"]:
+        meaning = entry.docstring.options.get(option["name"]) or markdown(option["description"])
+        default = "required" if option["required"] else f"`{json.dumps(option['default'])}`"
+        rows.append((f"`{option['name']}`", _values(option["type"]), default, meaning))
+    return [_table(("option", "values", "default", "meaning"), rows)] if rows else []
+
+
+def _values(told: str) -> str:
+    """Values of an option without the bar, which would end a cell."""
+    return ", ".join(told.split(" | ")) if "[" not in told else f"`{told}`".replace("|", "or")
+
+
+def _kind(entry: Entry) -> str:
+    return entry.shown.kind if entry.shown is not None else "-"
+
+
+def _link(entry: Entry) -> str:
+    return f"[`{entry.name}`](#{entry.name})"
+
+
+def _codes(words: Sequence[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

@@ -1,0 +1,134 @@
+"""Throughput per cost: by the price of one GPU of each column, or as the true ratio of the totals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import BoolArray, FloatArray
+from optsched.candidates import Candidates, Classes
+from optsched.engine import Engine
+from optsched.errors import InvalidInput
+from optsched.formulation import Formulation, FormulationOptions, Infeasible
+from optsched.program import AllocationProgram, Ratio, Total
+from optsched.solution import PointStatus, Solution
+
+NOTHING = 1e-9
+"""Throughput at or below this part of what all columns could have together is none."""
+
+
+class ThroughputPerCost(Formulation):
+    """Maximise the throughput that money buys: by the price of a GPU, or per USD that is spent in all.
+
+    Sets, x, T, n, time and capacity as in `formulations.max_min_fairness`.
+    Parameters
+        price_j  USD per hour of one GPU of pool j; g_c GPUs (or share of one) that column c holds, j(c) its pool
+    Program
+        sum     maximise  sum_c (sum_k T_kc) x_c / price_j(c)                          s.t.  time, capacity
+        ratio   maximise  sum_c (sum_k T_kc) x_c  /  sum_c g_c price_j(c) x_c          s.t.  time, capacity
+
+    The sum divides by the price of ONE GPU, whatever the gang, as the original does. The ratio is linear-fractional,
+    hence one linear program in y = x tau (`optsched.program.ratio`). Without side constraints its optimum is that of
+    the best column alone; with deadlines it is a cheap way to keep them, and whatever raises the ratio. An optimum may
+    be scaled as long as all rows hold: the largest is taken.
+
+    Options
+        objective   ``sum``: every column by the price of one of its GPUs; ``ratio``: all throughput by all that is
+                    spent.
+
+    References
+        D. Narayanan et al., OSDI 2020, section 4.2 (cost policies); repository policies
+        ``max_sum_throughput_normalized_by_cost_perf``, ``..._SLOs`` (the sum).
+        A. Charnes, W. W. Cooper. "Programming with linear fractional functionals", Naval Research Logistics Quarterly
+        9, 1962 (the ratio).
+    """
+
+    name = "throughput-per-cost"
+    reads = frozenset({"gang"})
+    sense = "max"
+    objective_words = "throughput per cost, steps/s per USD/h"
+
+    class Options(FormulationOptions):
+        """Options of throughput per cost."""
+
+        objective: Literal["sum", "ratio"] = "sum"
+
+    def build(self, C: Classes) -> AllocationProgram:
+        """See the class."""
+        T, price = C.throughput, _prices(C)
+        if self.options.objective == "ratio":
+            return AllocationProgram(C, Ratio(_spending(C)), T)
+        self._refuse_free(C, price <= 0)
+        return AllocationProgram(C, Total(np.ones(len(C))), sp.csr_matrix(T @ sp.diags_array(1.0 / price)))
+
+    def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
+        """What each job costs: USD per hour, half of it where two share GPUs."""
+        holds = sp.csr_matrix(C.member @ sp.diags_array(np.where(C.alone, 1.0, 0.5)))
+        return {"cost_per_hour": holds @ (_spending(C) * x) / C.count}
+
+    def solve(self, candidates: Candidates, engine: Engine) -> Solution:
+        """Refuse a ratio without bound, then solve and certify."""
+        if self.options.objective == "ratio":
+            self._refuse_unbounded(self.classes(candidates), engine)
+        return super().solve(candidates, engine)
+
+    def _refuse_unbounded(self, C: Classes, engine: Engine) -> None:
+        """Look for throughput at a cost of 0: free columns alone, within all rows. A point that has some is proof."""
+        d = _spending(C)
+        free = d <= 0
+        if not free.any():
+            return
+        try:
+            program = self.program(C)
+        except Infeasible:
+            return
+        assert isinstance(program, AllocationProgram)
+        rows = program.requirements
+        if rows.shape[1] != len(d):  # columns of one's own: the program says why it takes none
+            return
+        most = np.where(free, rows.implied_upper, 0.0)
+        values = engine.run(
+            engine.open(replace(rows, cost=program.gain, maximise=True, upper=most, implied_upper=most))
+        )
+        if values.x is not None and values.primal is PointStatus.FEASIBLE:
+            self._refuse_free(C, free & (program.gain * values.x > NOTHING * (program.gain @ C.limit)))
+
+    def _refuse_free(self, C: Classes, free: BoolArray) -> None:
+        """Name what costs nothing."""
+        if not free.any():
+            return
+        column = int(np.flatnonzero(free)[0])
+        pool = int(C.pool[column])
+        why = f"as {self.name} ({self.options.objective}) has no bound where work is free"
+        if pool < 0:
+            job = int(C.first[C.class_a[column]])
+            name = C.instance.jobs_table.names[job]
+            raise InvalidInput(f"jobs[{job}].options", f"no pool (job {name!r})", f"a pool with a price, {why}")
+        raise InvalidInput(_path(pool), "0", f"a price above 0, {why}")
+
+
+def _prices(C: Classes) -> FloatArray:
+    """price_j(c) of each column; 0 without a pool. Raises `InvalidInput` for a pool in use without a price."""
+    pools = C.instance.cluster.pools
+    prices = np.array([np.nan if pool.cost_per_gpu_hour is None else pool.cost_per_gpu_hour for pool in pools] + [0.0])
+    unknown = np.flatnonzero(np.isnan(prices[C.pool]))
+    if len(unknown):
+        pool = int(C.pool[unknown].min())
+        raise InvalidInput(
+            _path(pool), f"none (pool {pools[pool].name!r})", "a price, as throughput-per-cost divides by it"
+        )
+    return np.asarray(prices[C.pool], np.float64)
+
+
+def _spending(C: Classes) -> FloatArray:
+    """USD per hour of each column: g_c price_j(c)."""
+    _prices(C)
+    return C.configurations.cost_per_hour(C.instance.cluster)[C.configuration]
+
+
+def _path(pool: int) -> str:
+    return f"cluster.pools[{pool}].cost_per_gpu_hour"

@@ -1,0 +1,196 @@
+"""`Ratio`: one total over another as a utility, and the linear program over y = x tau that it becomes.
+
+Charnes and Cooper's transformation. With the rows of x written as l <= M x <= u,
+
+    maximise g x / d x   s.t.  l <= M x <= u,  x >= 0                           (the ratio)
+
+is, with tau = S / (d x) and y = x tau, the linear program
+
+    maximise  g y / S
+    s.t.      l tau <= M y <= u tau                                             (the rows, homogenised)
+              d y = S                                                           (spending)
+              y, tau >= 0
+
+S is a mere scale, the power of two below the most that d x could be, so that y is not smaller than x. A row with two
+different finite sides becomes two rows, the second in a block of its own (`UPPER`).
+
+Implied bounds. d y = S gives y_c <= S / d_c. tau has none that every feasible point keeps, but for given y the smallest
+tau that the rows allow is as good as any, and it is as large as one row makes it:
+
+    tau  <=  S max_r max_c (M_rc / d_c) / u_r      over rows with u_r > 0 (and M_rc < 0, l_r < 0 likewise)
+
+as M_r y is at most max_c (M_rc / d_c) d y. So some optimal point keeps this bound, which is what a certificate needs.
+Where a column is free (d_c = 0) neither bound exists: there `optsched.solution.certificate.NOISE` holds.
+
+References
+----------
+A. Charnes, W. W. Cooper. "Programming with linear fractional functionals", Naval Research Logistics Quarterly 9, 1962.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import BoolArray, FloatArray
+from optsched.errors import UsageError
+from optsched.program.arrays import LinearArrays
+from optsched.program.linear import LinearProgram, Variables
+
+SPENDING = "spending"
+UPPER = ":upper"
+"""Ends the name of the block with the upper sides of rows that have two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Maximise the sum of the levels of all jobs per unit of a total, d x.
+
+    Attributes
+    ----------
+    denominator : FloatArray, shape (N,)
+        d >= 0, per job-fraction of each column.
+    """
+
+    denominator: FloatArray
+
+    def value(self, gain: FloatArray, x: FloatArray) -> float:
+        """g x / d x; 0 where nothing runs and nothing is spent."""
+        spent = float(self.denominator @ x)
+        return float(gain @ x) / spent if spent > 0 else 0.0
+
+    def scale(self, rows: LinearArrays) -> float:
+        """S: the power of two at or below the sum over columns of d_c and the most that x_c can be."""
+        most = float(self.denominator @ rows.implied_upper)
+        return float(2.0 ** np.floor(np.log2(most))) if most > 0 else 1.0
+
+    def factor(self, rows: LinearArrays, x: FloatArray) -> float:
+        """tau = S / (d x): what duals of the homogenised rows are multiplied by to be derivatives by sides of rows."""
+        spent = float(self.denominator @ x)
+        return self.scale(rows) / spent if spent > 0 else 0.0
+
+    def homogenised(self, gain: FloatArray, rows: LinearArrays) -> tuple[LinearProgram, dict[str, Variables]]:
+        """The linear program over y and tau.
+
+        Parameters
+        ----------
+        gain : FloatArray, shape (N,)
+            g.
+        rows : LinearArrays
+            What x must keep; its columns are x, at least 0 and continuous.
+
+        Raises
+        ------
+        UsageError
+            If there are other columns, bounds of columns, whole numbers or an objective.
+        """
+        d = self.denominator
+        if rows.is_integer:
+            raise UsageError("a ratio takes fractions of time only: with whole jobs (integral) it is no linear program")
+        if rows.shape[1] != len(d) or rows.cost.any() or np.isfinite(rows.upper).any() or rows.lower.any():
+            raise UsageError("with a ratio, extend may add rows over x, and neither columns nor an objective")
+        S = self.scale(rows)
+        with np.errstate(divide="ignore"):
+            most = np.where(rows.implied_upper <= 0, 0.0, np.where(d > 0, S / d, np.inf))
+        lp = LinearProgram()
+        y = lp.variables(len(d), name="y", implied=(0.0, most))
+        tau = lp.variables(1, name="tau", implied=(0.0, S * self._smallest_tau(rows)))
+        for block in rows.rows:
+            M, low, high = rows.by_rows[block.slice], rows.row_lower[block.slice], rows.row_upper[block.slice]
+            side = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high, 0.0))
+            both = two_sided(low, high)
+            lower = np.where(np.isfinite(low), 0.0, -np.inf)
+            upper = np.where(np.isfinite(high) & ~both, 0.0, np.inf)
+            lp.constrain((M @ y - side[:, np.newaxis] @ tau).between(lower, upper), name=block.name)
+            if both.any():
+                second = M[both] @ y - high[both][:, np.newaxis] @ tau
+                lp.constrain(second <= 0.0, name=f"{block.name}{UPPER}")
+        lp.constrain(d[np.newaxis, :] @ y == S, name=SPENDING)
+        lp.maximise((gain / S)[np.newaxis, :] @ y)
+        return lp, {"y": y, "tau": tau}
+
+    def _smallest_tau(self, rows: LinearArrays) -> float:
+        """The most, over all y with d y = 1, of the smallest tau that the rows allow; infinite with free columns."""
+        usable = np.flatnonzero(rows.implied_upper > 0)
+        d = self.denominator[usable]
+        if (d <= 0).any():
+            return np.inf
+        per_unit = sp.csr_matrix(rows.A[:, usable] @ sp.diags_array(1.0 / d))
+        most = 0.0
+        for matrix, side in ((per_unit, rows.row_upper), (-per_unit, -rows.row_lower)):
+            some = np.flatnonzero(np.isfinite(side) & (side > 0))
+            if len(some) and matrix.shape[1]:
+                reach = np.asarray(matrix[some].max(axis=1).todense()).ravel()
+                most = max(most, float((reach / side[some]).max()))
+        return most
+
+    def polished(self, arrays: LinearArrays, y: FloatArray) -> FloatArray:
+        """Duals of the linear program moved to where they prove most: any duals prove something.
+
+        The bound that an interior-point method's duals leave is weak, as the bound of tau, by which the error of its
+        reduced cost counts, may be thousands of times its value. So the duals of rows that ask tau to be large shrink
+        until tau earns nothing, and that of ``spending`` becomes the least by which no y_c with d_c > 0 earns anything.
+
+        Parameters
+        ----------
+        arrays : LinearArrays
+            The linear program.
+        y : FloatArray, shape (rows,)
+        """
+        d = self.denominator
+        y = np.where(np.isposinf(arrays.row_upper), np.minimum(y, 0.0), y)
+        y = np.where(np.isneginf(arrays.row_lower), np.maximum(y, 0.0), y)
+        earned = -np.asarray(arrays.A[:, [len(d)]].todense()).ravel() * y
+        total, positive = float(earned.sum()), float(earned[earned > 0].sum())
+        if total > 0:
+            y = np.where(earned > 0, y * (1.0 - total / positive), y)
+        reduced = (arrays.cost - arrays.A.T @ y)[: len(d)]
+        paid = d > 0
+        if paid.any():
+            y[arrays.row_block(SPENDING).start] += float((reduced[paid] / d[paid]).max())
+        return y
+
+    def complete(self, rows: LinearArrays, x: FloatArray) -> FloatArray:
+        """(y, tau) of an allocation; 0 of one that spends nothing, which the row ``spending`` then refuses."""
+        tau = self.factor(rows, x)
+        return np.append(x * tau, tau)
+
+    def allocation(self, rows: LinearArrays, point: FloatArray) -> FloatArray:
+        """The allocation of (y, tau): y / tau, all of it raised by one factor as far as the rows allow.
+
+        The ratio does not change with the factor, the throughput does. Rows with a side of 0 allow any factor. A
+        point with a NaN or of the wrong size stands for NaN.
+        """
+        if point.shape != (len(self.denominator) + 1,) or not np.isfinite(point).all():
+            return np.full(len(self.denominator), np.nan)
+        y, tau = point[:-1], float(point[-1])
+        if tau <= 0:
+            return np.zeros(len(y))
+        x = y / tau
+        activity = rows.A @ x
+        room = [
+            side[some] / activity[some]
+            for side, some in (
+                (rows.row_upper, np.isfinite(rows.row_upper) & (rows.row_upper > 0) & (activity > 0)),
+                (rows.row_lower, np.isfinite(rows.row_lower) & (rows.row_lower < 0) & (activity < 0)),
+            )
+        ]
+        least = float(np.concatenate(room).min(initial=np.inf))
+        return np.asarray(x * (least if 1.0 < least < np.inf else 1.0))
+
+
+def two_sided(lower: FloatArray, upper: FloatArray) -> BoolArray:
+    """Mask of the rows with two different finite sides."""
+    return np.asarray(np.isfinite(lower) & np.isfinite(upper) & (lower != upper))
+
+
+def dual_of(duals: Mapping[str, FloatArray], name: str, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """Duals of the rows of a block, the block of its upper sides included."""
+    found = duals[name]
+    if f"{name}{UPPER}" in duals:
+        found = found.copy()
+        found[two_sided(lower, upper)] += duals[f"{name}{UPPER}"]
+    return found
