@@ -1,6 +1,7 @@
 """The catalogue of formulations: one file per formulation, found by optsched through one entry point."""
 
 CATALOGUE: dict[str, str] = {
+    "allox": "formulations.allox:Allox",
     "alpha-fairness": "formulations.alpha_fairness:AlphaFairness",
     "isolated": "formulations.isolated:Isolated",
     "lease": "formulations.lease:Lease",
@@ -12,5 +13,6 @@ CATALOGUE: dict[str, str] = {
     "proportional-fairness": "formulations.alpha_fairness:ProportionalFairness",
     "smd": "formulations.smd:Smd",
     "smd-tight": "formulations.smd:SmdTight",
+    "sum-completion": "formulations.allox:Allox",
 }
 """Registry name -> "module:Class"."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from optsched.assembly import compile, own_constraints
+from optsched.assembly import compile_for, own_constraints
 from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine
 from optsched.errors import UsageError
@@ -58,8 +58,8 @@ class Subject:
         return self.formulation.sense == "rule" or self.program is None or nothing_to_decide(self.program)
 
     @cached_property
-    def closed(self) -> Solution:
-        """The solution of a closed form."""
+    def again(self) -> Solution:
+        """The solution, made again; of a closed form it is what the file must say."""
         return self.formulation.solve(self.candidates, Engine(load_solver))
 
     @property
@@ -75,14 +75,14 @@ def rebuild(
     formulation = _formulation(document, instance, findings)
     if formulation is None:
         return None
-    candidates = compile(instance, model, formulation.plans_ahead)
+    candidates = compile_for(formulation, instance, model)
     if not document.classes:
         candidates = candidates.per_job()
     try:
         classes = formulation.classes(candidates)
         subject = Subject(document, formulation, candidates, classes, _program(formulation, classes))
         if subject.closed_form:
-            _ = subject.closed  # may refuse as well: a rule takes no side constraints
+            _ = subject.again  # may refuse as well: a rule takes no side constraints
     except UsageError as error:
         findings.add(
             "constraints" if formulation.sense == "rule" and formulation.constraints else "options", str(error)
