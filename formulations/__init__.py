@@ -10,6 +10,7 @@ CATALOGUE: dict[str, str] = {
     "max-min-fairness": "formulations.max_min_fairness:MaxMinFairness",
     "max-throughput": "formulations.max_throughput:MaxThroughput",
     "multiple-choice": "formulations.multiple_choice:MultipleChoice",
+    "partial-allocation": "formulations.partial_allocation:PartialAllocation",
     "proportional-fairness": "formulations.alpha_fairness:ProportionalFairness",
     "smd": "formulations.smd:Smd",
     "smd-tight": "formulations.smd:SmdTight",
