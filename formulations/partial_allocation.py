@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,8 +20,16 @@ from optsched.formulation import Formulation, FormulationOptions, Infeasible, by
 from optsched.program import AllocationProgram, SideRows, Total
 from optsched.solution import Allocation, Solution, Status
 
+log = logging.getLogger("optsched")
+
 ACCURACY = 1e-5
-"""What a discount may be uncertain by, as the certified gaps of its two programs leave it."""
+ACCURACY_PER_JOB = 2e-9
+"""What a discount may be uncertain by; the sums of logarithms that it is made of are right to so much per job."""
+
+
+def accuracy(C: Classes) -> float:
+    """What a discount may be uncertain by: 1e-5 for up to 5000 jobs."""
+    return max(ACCURACY, ACCURACY_PER_JOB * float(C.count.sum()))
 
 
 class PartialAllocation(Formulation):
@@ -41,8 +50,8 @@ class PartialAllocation(Formulation):
     The objective is the geometric mean of the levels at x*, exp(sum_k n_k w_k log(level_k) / sum_k n_k w_k), BEFORE the
     discounts; bound, prices and certificate are of x* as well. The discounts are written as the figure ``discount`` of
     each job, so that x* can be had back from the file. They follow from optima of as many further programs as there are
-    classes, and are right to 1e-5, which the certified bounds of all these programs prove; otherwise there is no
-    solution.
+    classes, and are right to 1e-5 (of more than 5000 jobs, 2e-9 per job), which the certified bounds of these programs
+    prove; otherwise nothing is found.
 
     At x*, with prices q_r of the capacity and lambda_k of the time, sum_k n_k lambda_k + sum_r q_r W_r = sum_k n_k w_k
     and  w_k T_kc / (T_k x* / n_k)  <=  lambda_k + sum_r q_r usage_rc,  with equality where x*_c > 0.
@@ -65,7 +74,6 @@ class PartialAllocation(Formulation):
     reads = frozenset({"weight", "gang"})
     sense = "max"
     objective_words = "geometric mean of normalised throughputs before the discount"
-    figures_within: ClassVar[float | None] = 2 * ACCURACY
 
     class Options(FormulationOptions):
         """Options of partial allocation."""
@@ -102,6 +110,10 @@ class PartialAllocation(Formulation):
         """d report / d value."""
         return self.report(value) / self._total if self._total > 0 else 0.0
 
+    def figures_within(self, C: Classes) -> float:
+        """Discounts of two solvers may differ by twice of what each leaves."""
+        return 2 * accuracy(C)
+
     def optimum(self, C: Classes, x: FloatArray, figures: Mapping[str, FloatArray]) -> FloatArray:
         """x* from the discounted allocation."""
         f = figures.get("discount", np.full(len(C), np.nan))
@@ -117,6 +129,7 @@ class PartialAllocation(Formulation):
             program = self.program(C)
         except Infeasible as error:
             return self._infeasible(C.candidates, error.conflicts)
+        assert isinstance(program, AllocationProgram)
         _refuse_demands(program.side)
         engine.timings["build"] = time.perf_counter() - started
         if len(C) == 0:
@@ -151,7 +164,7 @@ def _discounted(
     C, utility = program.classes, program.utility
     assert outcome.x is not None and isinstance(utility, Total)
     own = utility.weight * np.log(program.level(outcome.x))
-    total, w = float(C.count @ own), utility.weight
+    total, w, within = float(C.count @ own), utility.weight, accuracy(C)
     f = np.ones(len(C))
     for k in range(len(C)):
         rest = _without(program, k)
@@ -163,7 +176,8 @@ def _discounted(
             return engine.nothing_found(optimum.values)
         others = total - own[k]
         low, high = np.exp((others - max(bound, value)) / w[k]), np.exp((others - value) / w[k])
-        if high - low > ACCURACY or low > 1 + ACCURACY:
+        if high - low > within or low > 1 + within:
+            log.warning("no discounts: that of %s is between %.9g and %.9g", C.job_name(k), low, high)
             return engine.nothing_found(optimum.values)
         f[k] = min(high, 1.0)
     return f, outcome.x

@@ -93,8 +93,6 @@ class Formulation(ABC):
     """Whether nodes that are not available yet are planned with; the program keeps their times itself."""
     objective_words: ClassVar[str] = "objective"
     """What the objective is, with its unit."""
-    figures_within: ClassVar[float | None] = None
-    """Accuracy of figures that only solving again gives; None where `figures` makes them from the allocation."""
 
     class Options(FormulationOptions):
         """No options."""
@@ -125,6 +123,10 @@ class Formulation(ABC):
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
         """Figures of each class, shape (K,), that belong to the formulation: they are written for every job."""
         return {}
+
+    def figures_within(self, C: Classes) -> float | None:
+        """Accuracy of figures that only solving again gives; None where `figures` makes them from the allocation."""
+        return None
 
     def optimum(self, C: Classes, x: FloatArray, figures: Mapping[str, FloatArray]) -> FloatArray:
         """The point that objective, bound and certificate are about, from an allocation and its figures.

@@ -185,7 +185,7 @@ def _check_outcome(subject: Subject, findings: Findings) -> Bound:
 
 def _check_figures(subject: Subject, rows: AllocationRows, findings: Findings) -> None:
     """Figures of the jobs; some can be told from the allocation, others only by solving again."""
-    within = subject.formulation.figures_within
+    within = subject.formulation.figures_within(rows.classes)
     if within is None:
         why, within = "what the allocation gives", FIGURE
         expected: Mapping[str, Mapping[str, float]] = by_job(
