@@ -46,8 +46,7 @@ class Machines:
         ----------
         instance : Instance
         busy : mapping
-            Seconds from now until a job that keeps its GPU has ended, by row of the job table. A job that does not say
-            which GPU it runs on holds the one of its pool that is free first.
+            Seconds from now until a job that keeps its GPUs has ended, by row of the job table.
         """
         now, pools = instance.now, instance.cluster.pools
         free: list[dict[str, float]] = []
@@ -61,18 +60,11 @@ class Machines:
                     for gpu in range(int(pool.node_gpus[node]))
                 }
             )
-        unnamed = []
-        for job, seconds in sorted(busy.items()):
+        for job, seconds in busy.items():
             row, gpus, _ = instance.jobs_table.running[job]
-            if not gpus:
-                unnamed.append((row, seconds))
             for gpu in gpus:
                 if gpu in free[row]:  # a job may end on a node that takes no more work: that is no machine
                     free[row][gpu] = max(free[row][gpu], seconds)
-        for row, seconds in unnamed:
-            if free[row]:
-                first = min(free[row], key=free[row].__getitem__)
-                free[row][first] = max(free[row][first], seconds)
         groups = [np.unique(list(of_pool.values()), return_counts=True) for of_pool in free]
         return cls(
             np.repeat(np.arange(len(pools), dtype=np.int64), [len(times) for times, _ in groups]),

@@ -8,13 +8,11 @@ from optsched.solvers import Capability, Solver
 
 LARGE_LP = 3000
 """Rows from which a cold linear program goes to an interior-point method."""
-WIDE_LP = 30_000
-"""Columns from which it does: an assignment of 685 rows and 62,500 columns takes 0.6 s there, 4 s by simplex."""
 TIME_INDEXED = 50_000
 """Columns up to which a timeline program with costs of ends is solved indexed by time."""
 
 
-def pick(*, rows: int, integer: bool, conic: bool, start: bool, columns: int = 0) -> tuple[str, str]:
+def pick(*, rows: int, integer: bool, conic: bool, start: bool) -> tuple[str, str]:
     """(solver, reason) for a linear, integer or conic program.
 
     Conic and large cold linear programs go to Clarabel (fastest when fed arrays), all others to HiGHS (a vertex, warm
@@ -28,8 +26,6 @@ def pick(*, rows: int, integer: bool, conic: bool, start: bool, columns: int = 0
         return "highs", "linear program with a point to start from"
     if rows > LARGE_LP:
         return "clarabel", f"cold linear program of {rows} rows, more than {LARGE_LP}"
-    if columns > WIDE_LP:
-        return "clarabel", f"cold linear program of {columns} columns, more than {WIDE_LP}"
     return "highs", f"linear program of {rows} rows"
 
 

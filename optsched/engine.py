@@ -113,10 +113,10 @@ class Engine:
         if self.limits.time is not None:
             self._end = time.monotonic() + self.limits.time
 
-    def choose(self, *, rows: int, integer: bool, conic: bool, columns: int = 0) -> type[Solver]:
+    def choose(self, *, rows: int, integer: bool, conic: bool) -> type[Solver]:
         """The solver asked for, checked, or the one that `auto` picks (`optsched.choice`)."""
         start = self.start is not None
-        name, reason = self._asked or pick(rows=rows, integer=integer, conic=conic, start=start, columns=columns)
+        name, reason = self._asked or pick(rows=rows, integer=integer, conic=conic, start=start)
         solver = self.load(name)
         require_all(solver, integer=integer, conic=conic, start=start)
         return self._choose(solver, reason)
@@ -146,8 +146,7 @@ class Engine:
         """
         refuse_nan(arrays)
         if solver is None:
-            rows, columns = arrays.shape
-            chosen = self.choose(rows=rows, integer=arrays.is_integer, conic=False, columns=columns)
+            chosen = self.choose(rows=arrays.shape[0], integer=arrays.is_integer, conic=False)
         else:
             chosen = self.chosen = self.load(solver)
             chosen.version()
