@@ -24,11 +24,13 @@ log = logging.getLogger("optsched")
 
 ACCURACY = 1e-5
 ACCURACY_PER_JOB = 2e-9
-"""What a discount may be uncertain by; the sums of logarithms that it is made of are right to so much per job."""
+"""What a discount of an x* may be uncertain by; the optima that it is made of are right to so much per job."""
+LEVELS = 1e-4
+"""What levels of two solvers' x* may differ by, as their product is flat there, and with them the discounts."""
 
 
 def accuracy(C: Classes) -> float:
-    """What a discount may be uncertain by: 1e-5 for up to 5000 jobs."""
+    """What the discounts of an x* may be uncertain by: 1e-5 for up to 5000 jobs."""
     return max(ACCURACY, ACCURACY_PER_JOB * float(C.count.sum()))
 
 
@@ -50,8 +52,9 @@ class PartialAllocation(Formulation):
     The objective is the geometric mean of the levels at x*, exp(sum_k n_k w_k log(level_k) / sum_k n_k w_k), BEFORE the
     discounts; bound, prices and certificate are of x* as well. The discounts are written as the figure ``discount`` of
     each job, so that x* can be had back from the file. They follow from optima of as many further programs as there are
-    classes, and are right to 1e-5 (of more than 5000 jobs, 2e-9 per job), which the certified bounds of these programs
-    prove; otherwise nothing is found.
+    classes. What a job gets, f_k level_k = (value at x* / value at x^-k) ^ (1 / w_k) in products, is right to 1e-5 (of
+    more than 5000 jobs, 2e-9 per job), which the certified bounds of these programs prove; otherwise nothing is found.
+    The levels of x*, where their product is flat, and with them f_k, may be off by more.
 
     At x*, with prices q_r of the capacity and lambda_k of the time, sum_k n_k lambda_k + sum_r q_r W_r = sum_k n_k w_k
     and  w_k T_kc / (T_k x* / n_k)  <=  lambda_k + sum_r q_r usage_rc,  with equality where x*_c > 0.
@@ -111,8 +114,8 @@ class PartialAllocation(Formulation):
         return self.report(value) / self._total if self._total > 0 else 0.0
 
     def figures_within(self, C: Classes) -> float:
-        """Discounts of two solvers may differ by twice of what each leaves."""
-        return 2 * accuracy(C)
+        """Discounts of two solvers may differ as their levels do, and by what the optima leave."""
+        return LEVELS + 2 * accuracy(C)
 
     def optimum(self, C: Classes, x: FloatArray, figures: Mapping[str, FloatArray]) -> FloatArray:
         """x* from the discounted allocation."""

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -306,11 +307,20 @@ def test_a_whole_point_that_is_no_optimum_still_becomes_a_schedule() -> None:
     C = formulation.classes(optsched.compile(problem, later_nodes=True))
     plan = formulation.program(C)
     assert isinstance(plan, LinearPlan)
-    random = np.random.default_rng(0)
-    for _ in range(20):
-        point = random.random(plan.program.arrays.shape[1]) * (random.random() < 0.8)
+    count, N = C.count.astype(np.int64), np.array([2, 1])
+    p = np.array([[1.0, 30.0], [3.0, 2.0]])
+    slots = cheapest_slots(p, C.count, np.array([0.0, 1.0]), N, 1000)
+    assert len(slots) == plan.program.arrays.shape[1]
+    random, values = np.random.default_rng(0), []
+    for attempt in range(60):
+        point = random.random(len(slots)) * (random.random() < 0.8)
+        if attempt % 2:
+            cost = random.random(len(slots)) * slots.cost
+            point = whole_assignment(replace(slots, cost=cost), count, N, None).astype(float)
         schedule = plan.read(point)
         assert plan.certify(schedule, plan.value(schedule), "none").ok
+        values.append(plan.value(schedule))
+    assert max(values) > min(values)  # whole points are kept as they are
 
 
 def test_every_job_has_its_cheapest_places_and_no_more_than_needed() -> None:
