@@ -1,6 +1,7 @@
 """The catalogue of formulations: one file per formulation, found by optsched through one entry point."""
 
 CATALOGUE: dict[str, str] = {
+    "allox": "formulations.allox:Allox",
     "alpha-fairness": "formulations.alpha_fairness:AlphaFairness",
     "cost": "formulations.total_cost:TotalCost",
     "dominant-resource-fairness": "formulations.drf:DominantResourceFairness",
@@ -17,10 +18,12 @@ CATALOGUE: dict[str, str] = {
     "max-min-fairness": "formulations.max_min_fairness:MaxMinFairness",
     "max-throughput": "formulations.max_throughput:MaxThroughput",
     "multiple-choice": "formulations.multiple_choice:MultipleChoice",
+    "partial-allocation": "formulations.partial_allocation:PartialAllocation",
     "proportional-fairness": "formulations.alpha_fairness:ProportionalFairness",
     "proportional-shares": "formulations.proportional_shares:ProportionalShares",
     "smd": "formulations.smd:Smd",
     "smd-tight": "formulations.smd:SmdTight",
+    "sum-completion": "formulations.allox:Allox",
     "themis": "formulations.finish_time_fairness:FinishTimeFairness",
     "throughput-per-cost": "formulations.throughput_per_cost:ThroughputPerCost",
     "water-filling": "formulations.water_filling:WaterFilling",

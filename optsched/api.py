@@ -14,7 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from optsched.assembly import compile, load, make_constraint, make_formulation, model_of, own_constraints
+from optsched.assembly import (
+    compile,
+    compile_for,
+    load,
+    make_constraint,
+    make_formulation,
+    model_of,
+    own_constraints,
+)
 from optsched.candidates import Candidates
 from optsched.engine import Engine
 from optsched.errors import OptschedError, UsageError
@@ -107,7 +115,7 @@ def solve(
     chosen = make_formulation(formulation, {**(options or {}), **more_options}, [*own, *constraints], extend)
     if given.kind not in chosen.accepts:
         raise UsageError(f"{formulation} takes {', '.join(sorted(chosen.accepts))}, not {given.kind}")
-    candidates = instance if isinstance(instance, Candidates) else compile(instance, model, chosen.plans_ahead)
+    candidates = instance if isinstance(instance, Candidates) else compile_for(chosen, instance, model)
     if not classes:
         candidates = candidates.per_job()
     compiled = time.perf_counter()
@@ -295,6 +303,7 @@ def plain_json(document: Mapping[str, Any]) -> str:
 __all__ = [
     "OptschedError",
     "compile",
+    "compile_for",
     "load",
     "make_constraint",
     "make_formulation",

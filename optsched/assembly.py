@@ -39,12 +39,20 @@ def model_of(instance: Instance) -> PerformanceModel:
     return load_model(name).from_instance(instance, options)
 
 
-def compile(instance: Instance, model: PerformanceModel | None = None, future: bool = False) -> Candidates:
+def compile(
+    instance: Instance, model: PerformanceModel | None = None, future: bool = False, later_nodes: bool = False
+) -> Candidates:
     """Every way in which the jobs of an instance can run, with throughputs from a model (default: the instance's).
 
-    ``future`` includes the jobs that have not arrived yet, for formulations that plan ahead.
+    ``future`` includes the jobs that have not arrived yet, and ``later_nodes`` the nodes that are not available yet,
+    for formulations that plan ahead.
     """
-    return compile_candidates(instance, model_of(instance) if model is None else model, future)
+    return compile_candidates(instance, model_of(instance) if model is None else model, future, later_nodes)
+
+
+def compile_for(formulation: Formulation, instance: Instance, model: PerformanceModel | None = None) -> Candidates:
+    """The candidates that a formulation plans with."""
+    return compile(instance, model, formulation.plans_ahead, formulation.awaits_nodes)
 
 
 def make_formulation(

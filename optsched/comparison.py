@@ -154,16 +154,17 @@ def compare(
     if entries is None or chosen is None:
         entries = [(name, {}) for name in accepting(instance.kind)]
         chosen = _checked(entries, constraints)
-    compiled = {False: compile(instance, model)}
+    now = (False, False)
+    compiled = {now: compile(instance, model)}
     rows = []
     for (name, options), formulation in zip(entries, chosen, strict=True):
         if on_row is not None:
             on_row(name)
-        ahead = formulation.plans_ahead
+        ahead = (formulation.plans_ahead, formulation.awaits_nodes)
         if ahead not in compiled:
-            compiled[ahead] = compile(instance, model, ahead)
+            compiled[ahead] = compile(instance, model, *ahead)
         try:
-            rows.append(_row(name, options, compiled[ahead], compiled[False], constraints, limits))
+            rows.append(_row(name, options, compiled[ahead], compiled[now], constraints, limits))
         except Interrupted:
             if not rows:
                 raise

@@ -12,7 +12,7 @@ import numpy as np
 from optsched.assembly import make_formulation
 from optsched.candidates import Classes
 from optsched.errors import UsageError
-from optsched.formulation import Formulation, Infeasible
+from optsched.formulation import Formulation, Infeasible, by_class
 from optsched.instance.reading import show
 from optsched.program import AllocationProgram, SideRows
 from optsched.solution import Solution, Status
@@ -141,11 +141,12 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
     costs = None if bare.no_prices else _costs(solution, formulation, program)
     if costs is None and bare.no_prices is None:
         bare = replace(bare, no_prices="The duals of this solution are not those of one program: there are no prices.")
-    share, worth = share_of(allocation, row), formulation.worth_of_duals(program, allocation.x)
+    x = formulation.optimum(C, allocation.x, by_class(C, solution.figures))
+    share, worth = share_of(allocation, row), formulation.worth_of_duals(program, x)
     return replace(
         bare,
         pays=payments_of(C, share, {} if costs is None else solution.prices),
-        binding=binding_rows(program, allocation.x, row, share, costs, worth),
+        binding=binding_rows(program, x, row, share, costs, worth),
         ways=ways_of(C, row, share, costs, worth),
     )
 
@@ -186,10 +187,10 @@ def _program(formulation: Formulation, C: Classes, stages: tuple[Stage, ...]) ->
 def _costs(solution: Solution, formulation: Formulation, program: AllocationProgram) -> ReducedCosts | None:
     """Reduced costs, if the duals of the solution prove its bound in this program."""
     assert solution.duals is not None and solution.allocation is not None
-    x = solution.allocation.x
-    costs = reduced_costs(
-        program, solution.duals, x, _side_rows_when_faster(formulation, program.classes, solution.stages)
-    )
+    C = program.classes
+    x = formulation.optimum(C, solution.allocation.x, by_class(C, solution.figures))
+    faster = _side_rows_when_faster(formulation, C, solution.stages)
+    costs = reduced_costs(program, solution.duals, x, faster)
     if costs is None or solution.bound is None:
         return None
     worth = formulation.worth(program.value(x))

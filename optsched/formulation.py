@@ -93,6 +93,8 @@ class Formulation(ABC):
     sense: ClassVar[Literal["max", "min", "rule"]] = "max"
     plans_ahead: ClassVar[bool] = False
     """Whether jobs that have not arrived yet are planned too."""
+    awaits_nodes: ClassVar[bool] = False
+    """Whether nodes that are not available yet are planned with; the program keeps their times itself."""
     objective_words: ClassVar[str] = "objective"
     """What the objective is, with its unit."""
 
@@ -129,6 +131,18 @@ class Formulation(ABC):
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
         """Figures of each class, shape (K,), that belong to the formulation: they are written for every job."""
         return {}
+
+    def figures_within(self, C: Classes) -> float | None:
+        """Accuracy of figures that only solving again gives; None where `figures` makes them from the allocation."""
+        return None
+
+    def optimum(self, C: Classes, x: FloatArray, figures: Mapping[str, FloatArray]) -> FloatArray:
+        """The point that objective, bound and certificate are about, from an allocation and its figures.
+
+        It is the allocation itself, unless the formulation takes something away from an optimum. ``figures`` are those
+        of each class, shape (K,); raises ValueError in words where they cannot be.
+        """
+        return x
 
     # --- the way from candidates to a solution ----------------------------------------------------------------------
 
@@ -240,7 +254,7 @@ class Formulation(ABC):
             stages=stages,
             figures={} if x is None or planned else by_job(C, self.figures(C, x)),
             prices=prices,
-            duals=None if planned else outcome.duals,
+            duals=outcome.duals,
             conflicts=outcome.conflicts,
             reproducible=outcome.values.termination not in (Termination.TIME_LIMIT, Termination.INTERRUPTED),
             timings=dict(engine.timings),
@@ -296,6 +310,13 @@ def by_job(C: Classes, figures: Mapping[str, FloatArray]) -> dict[str, dict[str,
         name: {names[job]: float(value) for job, value in zip(jobs.tolist(), figure[C.of_job[jobs]], strict=True)}
         for name, figure in figures.items()
     }
+
+
+def by_class(C: Classes, figures: Mapping[str, Mapping[str, float]]) -> dict[str, FloatArray]:
+    """Figures of jobs, by name, as figures of classes: those of the first job; NaN where there is none."""
+    names = C.instance.jobs_table.names
+    first = [names[job] for job in C.first.tolist()]
+    return {name: np.array([figure.get(job, np.nan) for job in first], np.float64) for name, figure in figures.items()}
 
 
 def nothing_to_decide(program: AllocationProgram | Plan) -> bool:

@@ -114,6 +114,13 @@ class Candidates:
         both = KindColumns.concatenate([self.columns, dropped])
         return replace(_candidates(self.instance, self.kinds, both), aggregate=self.aggregate)
 
+    def holding_back(self, jobs: BoolArray) -> Candidates:
+        """The same candidates without these jobs, a mask over all: a formulation plans others before them."""
+        absence = self.kinds.absence.copy()
+        absence[absence == Absence.HELD_BACK] = Absence.PRESENT
+        absence[jobs & (absence == Absence.PRESENT)] = Absence.HELD_BACK
+        return replace(self, kinds=replace(self.kinds, absence=absence), _classes={})
+
     @cached_property
     def absence(self) -> np.ndarray:
         """`Absence` of each job, with jobs of kinds without any column marked."""
@@ -134,6 +141,8 @@ class Candidates:
                 yield job, "no step left to do"
             elif self.absence[job] == Absence.ARRIVES_LATER:
                 yield job, f"arrives at {table.arrival[job]:g} s, after now ({self.instance.now:g} s)"
+            elif self.absence[job] == Absence.HELD_BACK:
+                yield job, "waits, as others are planned first"
             else:
                 kind = int(self.kinds.of_job[job])
                 if kind not in reasons:
@@ -205,13 +214,14 @@ _LEFT_OUT = {
 }
 
 
-def compile(instance: Instance, model: PerformanceModel, future: bool = False) -> Candidates:
+def compile(instance: Instance, model: PerformanceModel, future: bool = False, later_nodes: bool = False) -> Candidates:
     """Make the candidates of an instance with the throughputs of a performance model.
 
-    Jobs that have not arrived are left out, unless ``future`` (for programs that plan ahead).
+    Jobs that have not arrived are left out, unless ``future``, and columns that fit only with nodes that are not
+    available yet, unless ``later_nodes`` (for programs that plan ahead). The capacity is always that of now.
     """
     kinds = find_kinds(instance, future)
-    table = TableModel(instance.rates, instance)
+    table = TableModel(instance.rates, instance, later_nodes)
     everything = KindColumns.concatenate(
         [
             rated_columns(instance, kinds, model, table),

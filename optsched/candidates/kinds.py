@@ -28,6 +28,7 @@ class Absence(IntEnum):
     NO_STEP_LEFT = 1
     ARRIVES_LATER = 2
     NO_COLUMN = 3
+    HELD_BACK = 4
 
 
 @dataclass(frozen=True)

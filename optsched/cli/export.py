@@ -98,7 +98,7 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
         instance = api.load(problem.instance)
         own = api.own_constraints(instance)
         formulation = api.make_formulation(problem.formulation, options, [*own, *constraints])
-        candidates = api.compile(instance, future=formulation.plans_ahead)
+        candidates = api.compile_for(formulation, instance)
         candidates = candidates.per_job() if problem.no_classes else candidates
         if formulation.sense == "rule":
             raise UsageError(f"{problem.formulation} is a rule: it has no program that could be exported")

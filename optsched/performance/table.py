@@ -35,9 +35,9 @@ class TableModel:
 
     name = "table"
 
-    def __init__(self, rates: RateTable, instance: Instance) -> None:
+    def __init__(self, rates: RateTable, instance: Instance, later_nodes: bool = False) -> None:
         self.version = 0
-        self.sizes = PoolSizes.of(instance)
+        self.sizes = PoolSizes.of(instance, later_nodes)
         pools = instance.cluster.pools
         rows = {place: row for row, place in enumerate(rates.places)}
         self._pool_place = np.array([rows.get(pool.name, -1) for pool in pools], np.int64)

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from optsched.assembly import compile, make_formulation
+from optsched.assembly import compile_for, make_formulation
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
@@ -67,7 +67,7 @@ class SolutionFile:
             formulation = make_formulation(document.formulation, document.options, constraints)
         except UsageError as error:
             raise InvalidInput("formulation", show(document.formulation), f"one that can be made ({error})") from None
-        candidates = compile(self.instance)
+        candidates = compile_for(formulation, self.instance)
         return formulation.classes(candidates if document.classes else candidates.per_job())
 
     @property

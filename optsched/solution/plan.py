@@ -44,6 +44,11 @@ class LinearPlan:
     describe: Callable[[str, int], str]
     step: float | None = None
 
+    @property
+    def proves(self) -> bool:
+        """Whether duals bound the program: it has no integer columns, as its vertices are whole numbers anyhow."""
+        return not self.program.arrays.is_integer
+
     def value(self, schedule: Schedule) -> float:
         """Objective of a schedule."""
         return self.program.arrays.objective(self.complete(schedule))

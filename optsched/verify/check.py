@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from optsched.arrays import FloatArray
 from optsched.assembly import load
 from optsched.engine import Engine
-from optsched.formulation import by_job
+from optsched.formulation import by_class, by_job
 from optsched.instance import Instance
 from optsched.outcome import STOPPED
 from optsched.performance import PerformanceModel
@@ -27,7 +28,7 @@ from optsched.verify.placement import check_placed
 from optsched.verify.plans import check_plan
 from optsched.verify.reading import read_solution
 from optsched.verify.rounds import check_document_rounds
-from optsched.verify.rows import check_shares, check_throughput, check_time, compare_rows, resolve_rows
+from optsched.verify.rows import AllocationRows, check_shares, check_throughput, check_time, compare_rows, resolve_rows
 from optsched.verify.subject import Subject, rebuild
 
 TERMINATIONS = {
@@ -178,9 +179,32 @@ def _check_outcome(subject: Subject, findings: Findings) -> Bound:
     allocation = check_shares(rows, program.integral, findings)
     if allocation is not None:
         check_metrics(document, allocation, findings)
-        expected = by_job(rows.classes, subject.formulation.figures(rows.classes, rows.x))
-        findings.alike("figures", document.figures or {}, expected, "what the allocation gives", absolute=FIGURE)
-    return check_numbers(Point(subject, program, rows.x, findings))
+        _check_figures(subject, rows, findings)
+    x = _optimum(subject, rows, findings)
+    return "not verifiable" if x is None else check_numbers(Point(subject, program, x, findings))
+
+
+def _check_figures(subject: Subject, rows: AllocationRows, findings: Findings) -> None:
+    """Figures of the jobs; some can be told from the allocation, others only by solving again."""
+    within = subject.formulation.figures_within(rows.classes)
+    if within is None:
+        why, within = "what the allocation gives", FIGURE
+        expected: Mapping[str, Mapping[str, float]] = by_job(
+            rows.classes, subject.formulation.figures(rows.classes, rows.x)
+        )
+    else:
+        why, expected = "what solving again gives", subject.again.figures
+    findings.alike("figures", subject.document.figures or {}, expected, why, absolute=within)
+
+
+def _optimum(subject: Subject, rows: AllocationRows, findings: Findings) -> FloatArray | None:
+    """The point that the numbers of the file are about; None with a finding where its figures lead to none."""
+    figures = by_class(rows.classes, subject.document.figures or {})
+    try:
+        return subject.formulation.optimum(rows.classes, rows.x, figures)
+    except ValueError as error:
+        findings.add("figures", str(error))
+        return None
 
 
 def _check_closed_form(subject: Subject, findings: Findings) -> Bound:
@@ -188,7 +212,7 @@ def _check_closed_form(subject: Subject, findings: Findings) -> Bound:
     if subject.formulation.sense == "rule" and subject.document.status == Status.LIMIT:
         check_empty(subject, findings)  # stopped by a limit, which cannot be checked
         return "not verifiable"
-    before, closed = len(findings), subject.closed
+    before, closed = len(findings), subject.again
     allocation = closed.allocation if len(subject.classes) else None
     names = OF_CLOSED_FORM if allocation is not None else (*OF_CLOSED_FORM, *OF_ALLOCATION)
     found = subject.document.model_dump(mode="json", include=set(names))
@@ -218,7 +242,7 @@ def _check_again(subject: Subject, findings: Findings) -> None:
     """Solve again: an optimum is the same, and no objective is beyond a bound."""
     document = subject.document
     rule = subject.formulation.sense == "rule"
-    again = subject.closed if rule else subject.formulation.solve(subject.candidates, Engine(load_solver))
+    again = subject.again if rule else subject.formulation.solve(subject.candidates, Engine(load_solver))
     told = f"solving again gives {again.objective!r} ({again.status})"
     allowed = max(OPTIMALITY, document.solver.gap or 0.0)
     if (again.status in (Status.INFEASIBLE, Status.UNBOUNDED) or subject.expects_nothing) and (

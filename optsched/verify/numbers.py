@@ -74,24 +74,7 @@ class Point:
     @cached_property
     def duals(self) -> FloatArray | None:
         """Row duals of the file, None if there are none or if they don't fit the rows."""
-        blocks = self.document.duals
-        if blocks is None:
-            return None
-        before, rows = len(self.findings), self.arrays.rows
-        for name in [name for name in blocks if name not in {block.name for block in rows}]:
-            told = listed(block.name for block in rows)
-            self.findings.add(join("duals", [name]), f"expected no such entry: the blocks of rows are {told}")
-        for block in rows:
-            found = blocks.get(block.name)
-            if found is None or len(found) != len(block):
-                had = "nothing" if found is None else f"{len(found)} numbers"
-                self.findings.add(
-                    join("duals", [block.name]), f"found {had}, expected {len(block)} numbers, one per row"
-                )
-        if len(self.findings) > before:
-            return None
-        parts = [np.array(blocks[block.name], np.float64) for block in rows]
-        return np.concatenate([np.zeros(0), *parts])
+        return read_duals(self.document, self.arrays, self.findings)
 
     @cached_property
     def bound(self) -> float | None:
@@ -113,6 +96,26 @@ class Point:
             return None
         reported = float(self.subject.formulation.report(value))
         return reported if np.isfinite(reported) else None
+
+
+def read_duals(document: SolutionDocument, arrays: LinearArrays, findings: Findings) -> FloatArray | None:
+    """Row duals of the file, None if there are none, or with findings if they don't fit the rows."""
+    blocks = document.duals
+    if blocks is None:
+        return None
+    before, rows = len(findings), arrays.rows
+    for name in [name for name in blocks if name not in {block.name for block in rows}]:
+        told = listed(block.name for block in rows)
+        findings.add(join("duals", [name]), f"expected no such entry: the blocks of rows are {told}")
+    for block in rows:
+        found = blocks.get(block.name)
+        if found is None or len(found) != len(block):
+            had = "nothing" if found is None else f"{len(found)} numbers"
+            findings.add(join("duals", [block.name]), f"found {had}, expected {len(block)} numbers, one per row")
+    if len(findings) > before:
+        return None
+    parts = [np.array(blocks[block.name], np.float64) for block in rows]
+    return np.concatenate([np.zeros(0), *parts])
 
 
 def check_numbers(point: Point) -> Bound:

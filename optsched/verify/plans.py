@@ -8,12 +8,13 @@ import numpy as np
 
 from optsched.candidates import Classes
 from optsched.solution import Allocation, Schedule
-from optsched.solution.certificate import OPTIMALITY, alike
+from optsched.solution.certificate import OPTIMALITY, alike, dual_bound, dual_residual
 from optsched.solution.document import AllocationRow, ScheduleRow
 from optsched.solution.plan import LinearPlan, Plan
+from optsched.solution.solution import DUAL_ROWS
 from optsched.verify.findings import RELATIVE, Bound, Findings
 from optsched.verify.nothing import check_empty, check_nothing
-from optsched.verify.numbers import PROOFS, RESIDUAL, check_contradiction, check_metrics
+from optsched.verify.numbers import PROOFS, RESIDUAL, check_contradiction, check_metrics, read_duals
 from optsched.verify.rows import Resolver, check_throughput, compare_rows, resolve_rows
 from optsched.verify.subject import Subject
 
@@ -30,15 +31,16 @@ def check_plan(subject: Subject, plan: Plan, findings: Findings) -> Bound:
         return "consistent"
     findings.alike("conflicts", document.conflicts, [])
     findings.alike("prices", document.prices, {})
-    findings.same("duals", document.duals, None, "a plan has none")
+    if not (isinstance(plan, LinearPlan) and plan.proves):
+        findings.same("duals", document.duals, None, "a plan of whole numbers has none")
     schedule = resolve_schedule(subject, findings)
     if schedule is None:
         return "not verifiable"
     before = len(findings)
     _check_first(subject, schedule, findings)
-    _check_numbers(subject, plan, schedule, findings)
+    method = _check_numbers(subject, plan, schedule, findings)
     check_contradiction(document, findings)
-    return "consistent" if len(findings) == before else "not verifiable"
+    return method if len(findings) == before else "not verifiable"
 
 
 def resolve_schedule(subject: Subject, findings: Findings) -> Schedule | None:
@@ -80,26 +82,27 @@ def _check_first(subject: Subject, schedule: Schedule, findings: Findings) -> No
     check_metrics(subject.document, first, findings)
 
 
-def _check_numbers(subject: Subject, plan: Plan, schedule: Schedule, findings: Findings) -> None:
-    """Objective, certificate and status from the point that the schedule stands for."""
+def _check_numbers(subject: Subject, plan: Plan, schedule: Schedule, findings: Findings) -> Bound:
+    """Objective, bound, certificate and status from the point that the schedule stands for."""
     document, stated = subject.document, subject.document.certificate
     try:
         value = plan.value(schedule)
         certificate = plan.certify(schedule, value, stated.proof)
     except ValueError as error:
         findings.add("schedule", str(error))
-        return
+        return "not verifiable"
     reported = float(subject.formulation.report(value))
     findings.close("objective", document.objective, reported, "what the schedule gives")
-    findings.alike(
-        "certificate.residuals", stated.residuals, dict(certificate.residuals), "what we find", absolute=RESIDUAL
-    )
+    method, of_duals = _check_bound(subject, plan, findings)
+    residuals = {**certificate.residuals, **of_duals}
+    findings.alike("certificate.residuals", stated.residuals, residuals, "what we find", absolute=RESIDUAL)
     for problem in certificate.problems:
         findings.add("schedule", problem)
         if stated.ok:
             findings.add("certificate.ok", f"found true, expected false: {problem}")
     proof = PROOFS.get(document.bound_source, ())
-    if document.bound_source == "dual" or stated.proof not in proof:
+    proves = isinstance(plan, LinearPlan) and plan.proves
+    if (document.bound_source == "dual" and not proves) or stated.proof not in proof:
         findings.add(
             "certificate.proof", f'found "{stated.proof}" of a bound from "{document.bound_source}", which none gives'
         )
@@ -108,3 +111,25 @@ def _check_numbers(subject: Subject, plan: Plan, schedule: Schedule, findings: F
     closed = bound is not None and document.objective is not None and alike(document.objective, bound, allowed, 1e-9)
     told = "there is no gap" if document.gap is None else f"the gap is {document.gap:.3g}, {allowed:.3g} is allowed"
     findings.same("status", str(document.status), "optimal" if closed else "feasible", told)
+    return method
+
+
+def _check_bound(subject: Subject, plan: Plan, findings: Findings) -> tuple[Bound, dict[str, float]]:
+    """The bound of a plan without integer columns, recomputed from the duals in the file; residual of their signs."""
+    document = subject.document
+    if not (isinstance(plan, LinearPlan) and plan.proves):
+        return "consistent", {}
+    arrays, source = plan.program.arrays, document.bound_source
+    if document.duals is None and source != "dual":
+        return "consistent", {}
+    duals = read_duals(document, arrays, findings)
+    if duals is None:
+        if document.duals is None and arrays.shape[0] <= DUAL_ROWS:
+            findings.add("duals", f"found null, expected those of the {arrays.shape[0]} rows, which prove the bound")
+        stated = document.certificate.residuals  # many rows: not verifiable
+        return "not verifiable", {"duals": stated["duals"]} if "duals" in stated else {}
+    bound = dual_bound(arrays, duals)
+    reported = None if bound is None else float(subject.formulation.report(bound))
+    findings.same("bound_source", source, "none" if bound is None else "dual", "what the duals in the file give")
+    findings.close("bound", document.bound, reported, "what the duals in the file give", relative=1e-10)
+    return "verified", {"duals": dual_residual(arrays, duals)}

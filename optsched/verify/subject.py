@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from optsched.assembly import compile, own_constraints
+from optsched.assembly import compile_for, own_constraints
 from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine
 from optsched.errors import UsageError
@@ -60,8 +60,8 @@ class Subject:
     @property
     def classes(self) -> Classes:
         """The classes that the allocation is over: of a rule those that its decisions made."""
-        if self.formulation.sense == "rule" and self.closed.allocation is not None:
-            return self.closed.allocation.classes
+        if self.formulation.sense == "rule" and self.again.allocation is not None:
+            return self.again.allocation.classes
         return self.built
 
     @property
@@ -70,8 +70,8 @@ class Subject:
         return self.formulation.sense == "rule" or self.program is None or nothing_to_decide(self.program)
 
     @cached_property
-    def closed(self) -> Solution:
-        """The solution of a closed form; a rule that draws has the seed of the file."""
+    def again(self) -> Solution:
+        """The solution, made again, with the seed of the file; of a closed form it is what the file must say."""
         limits = Limits(seed=min(max(self.document.solver.seed, 0), LARGEST_SEED))
         return self.formulation.solve(self.candidates, Engine(load_solver, limits=limits))
 
@@ -88,7 +88,7 @@ def rebuild(
     formulation = _formulation(document, instance, findings)
     if formulation is None:
         return None
-    candidates = compile(instance, model, formulation.plans_ahead)
+    candidates = compile_for(formulation, instance, model)
     if not document.classes:
         candidates = candidates.per_job()
     try:
@@ -100,7 +100,7 @@ def rebuild(
                 return None
         subject = Subject(document, formulation, candidates, classes, program)
         if subject.closed_form:
-            _ = subject.closed  # may refuse as well: a rule takes no side constraints
+            _ = subject.again  # may refuse as well: a rule takes no side constraints
     except UsageError as error:
         findings.add(
             "constraints" if formulation.sense == "rule" and formulation.constraints else "options", str(error)

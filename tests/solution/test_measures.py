@@ -96,11 +96,16 @@ def test_durations_that_are_stated_are_exact() -> None:
     assert fastest_rate(candidates).tolist() == [9.0]
 
 
+REFUSING = ("smd", "allox", "sum-completion")
+"""Formulations that do not take gangs at plain rates."""
+
+
 @pytest.mark.parametrize(
     ("name", "formulation"),
     [
-        *(("@quickstart", name) for name in names("formulation") if not name.startswith("smd")),
+        *(("@quickstart", name) for name in names("formulation") if not name.startswith(REFUSING)),
         ("@smd", "smd"),
+        ("@unrelated", "allox"),
         ("@packing", "makespan"),
         ("@packing", "isolated"),
     ],

@@ -1,0 +1,225 @@
+"""Partial allocation: fair shares of time that nobody gains by misreporting throughputs."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from formulations.reference_rates import proportional, reference_columns
+from optsched.arrays import BoolArray, FloatArray
+from optsched.candidates import Candidates, Classes
+from optsched.engine import Engine
+from optsched.errors import UsageError
+from optsched.formulation import Formulation, FormulationOptions, Infeasible, by_job
+from optsched.outcome import Outcome
+from optsched.program import AllocationProgram, SideRows, Total
+from optsched.solution import Allocation, Solution, Status
+
+log = logging.getLogger("optsched")
+
+ACCURACY = 1e-5
+ACCURACY_PER_JOB = 2e-9
+"""What a discount of an x* may be uncertain by; the optima that it is made of are right to so much per job."""
+LEVELS = 1e-4
+"""What levels of two solvers' x* may differ by, as their product is flat there, and with them the discounts."""
+
+
+def accuracy(C: Classes) -> float:
+    """What the discounts of an x* may be uncertain by: 1e-5 for up to 5000 jobs."""
+    return max(ACCURACY, ACCURACY_PER_JOB * float(C.count.sum()))
+
+
+class PartialAllocation(Formulation):
+    """Maximise the product of throughputs, then take from every job what it costs the others by being there.
+
+    Sets, x, T, n, s, p, prop, time and capacity as in `formulations.max_min_fairness`; jobs alone on their GPUs.
+    Program
+        x* = argmax  sum_k n_k w_k log(level_k),   level_k = m_k sum_c T_kc x_c / n_k     s.t.  time, capacity
+        f_k   = ( prod over all other jobs i of  (level_i(x*) / level_i(x^-k)) ^ w_i ) ^ (1 / w_k)
+        where x^-k is the optimum without one of the jobs of class k
+        allocation:  f_k x*_kc
+
+    f_k is 1 where a job is in nobody's way, and never larger, as x* without the job's part is feasible without it. With
+    homogeneous utilities, a job's throughput f_k T_k x*_k is the product over all jobs, divided by what the others
+    could have without it, which it has no influence on; and the product is what x* maximises. So no job gains by
+    reporting other throughputs than it has, and each keeps at least 1/e of its part of x*.
+
+    The objective is the geometric mean of the levels at x*, exp(sum_k n_k w_k log(level_k) / sum_k n_k w_k), BEFORE the
+    discounts; bound, prices and certificate are of x* as well. The discounts are written as the figure ``discount`` of
+    each job, so that x* can be had back from the file. They follow from optima of as many further programs as there are
+    classes. What a job gets, f_k level_k = (value at x* / value at x^-k) ^ (1 / w_k) in products, is right to 1e-5 (of
+    more than 5000 jobs, 2e-9 per job), which the certified bounds of these programs prove; otherwise nothing is found.
+    The levels of x*, where their product is flat, and with them f_k, may be off by more.
+
+    At x*, with prices q_r of the capacity and lambda_k of the time, sum_k n_k lambda_k + sum_r q_r W_r = sum_k n_k w_k
+    and  w_k T_kc / (T_k x* / n_k)  <=  lambda_k + sum_r q_r usage_rc,  with equality where x*_c > 0.
+
+    Side constraints are taken if they only forbid (upper limits of sums, as budgets and quotas): then less for all is
+    feasible too. Those that demand something, as deadlines, would be broken by discounts and are refused; so are jobs
+    that share GPUs, where a discount of one would be a discount of both.
+
+    Options
+        weights   ``ignored``: w_k = 1, m_k = s_k / (p_k prop_k); weights then scale levels and change no allocation;
+                  ``exponent``: w_k = p_k, m_k = s_k / prop_k.
+
+    References
+        R. Cole, V. Gkatzelis, G. Goel, "Mechanism Design for Fair Division: Allocating Divisible Items without
+        Payments", EC 2013; in D. Narayanan et al., OSDI 2020, repository policy
+        ``max_min_fairness_strategy_proof_perf``.
+    """
+
+    name = "partial-allocation"
+    reads = frozenset({"weight", "gang"})
+    sense = "max"
+    objective_words = "geometric mean of normalised throughputs before the discount"
+
+    class Options(FormulationOptions):
+        """Options of partial allocation."""
+
+        weights: Literal["ignored", "exponent"] = "ignored"
+
+    def build(self, C: Classes) -> AllocationProgram:
+        """The program of x*, with levels in units that give it a value near the number of jobs; see `report`."""
+        pair = np.flatnonzero(~C.alone)
+        if len(pair):
+            a, b = C.job_name(int(C.class_a[pair[0]])), C.job_name(int(C.class_b[pair[0]]))
+            raise UsageError(
+                f"partial-allocation: {a} may share GPUs with {b}, and a discount of one would be one of both; "
+                "solve it without colocation"
+            )
+        prop = proportional(C, reference_columns(C)[1])
+        if self.options.weights == "exponent":
+            m, w = C.gang / prop, C.weight
+        else:
+            m, w = C.gang / (C.weight * prop), np.ones(len(C))
+        program = AllocationProgram(C, Total(w, "log"), sp.csr_matrix(sp.diags_array(m) @ C.throughput))
+        self._total = float(C.count @ w)
+        # In units of the geometric mean of an even split, over e, the value is at least the number of jobs: a relative
+        # gap of the value is then one of the geometric mean, and values near 0 (levels near 1) are no trouble.
+        even = program.value(program.even()) / self._total if len(C) else 0.0
+        self._unit = float(np.exp(even - 1.0)) if np.isfinite(even) else 1.0
+        return replace(program, levels=sp.csr_matrix(program.levels / self._unit))
+
+    def report(self, value: float) -> float:
+        """Geometric mean of the levels, from the total of their logarithms."""
+        return self._unit * float(np.exp(value / self._total)) if self._total > 0 else 1.0
+
+    def worth(self, value: float) -> float:
+        """d report / d value."""
+        return self.report(value) / self._total if self._total > 0 else 0.0
+
+    def figures_within(self, C: Classes) -> float:
+        """Discounts of two solvers may differ as their levels do, and by what the optima leave."""
+        return LEVELS + 2 * accuracy(C)
+
+    def optimum(self, C: Classes, x: FloatArray, figures: Mapping[str, FloatArray]) -> FloatArray:
+        """x* from the discounted allocation."""
+        f = figures.get("discount", np.full(len(C), np.nan))
+        if not ((f > 0) & (f <= 1)).all():
+            raise ValueError("expected a discount in (0, 1] of every job")
+        return x / f[C.class_a]
+
+    def solve(self, candidates: Candidates, engine: Engine) -> Solution:
+        """Solve for x*, then without each job."""
+        started = time.perf_counter()
+        C = self.classes(candidates)
+        try:
+            program = self.program(C)
+        except Infeasible as error:
+            return self._infeasible(C.candidates, error.conflicts)
+        assert isinstance(program, AllocationProgram)
+        _refuse_demands(program.side)
+        engine.timings["build"] = time.perf_counter() - started
+        if len(C) == 0:
+            return replace(self._empty(C.candidates, C), objective=None, bound=None)
+        outcome = engine.solve_allocation(program)
+        if outcome.status is Status.FEASIBLE:  # an imprecise x*: neither the optimum nor discounts are known
+            outcome = engine.nothing_found(outcome.values)
+        found = outcome if outcome.x is None else _discounted(engine, program, outcome)
+        if not isinstance(found, tuple):
+            return self.solution(C.candidates, program, found, engine)
+        f, x = found
+        return replace(
+            self.solution(C.candidates, program, outcome, engine),
+            allocation=Allocation(C, f[C.class_a] * x),
+            figures=by_job(C, {"discount": f}),
+        )
+
+
+def _refuse_demands(side: tuple[SideRows, ...]) -> None:
+    """Rows that less for all may break."""
+    for rows in side:
+        demands = (rows.lower > 0) | ((rows.matrix.min(axis=1).toarray().ravel() < 0) if rows.matrix.nnz else False)
+        if np.any(demands):
+            words = rows.describe(int(np.argmax(demands)))
+            raise UsageError(f"partial-allocation takes from every job, which breaks demands such as: {words}")
+
+
+def _discounted(
+    engine: Engine, program: AllocationProgram, outcome: Outcome
+) -> tuple[FloatArray, FloatArray] | Outcome:
+    """(f, x*), or the outcome of the program without a job that could not be solved well enough."""
+    C, utility = program.classes, program.utility
+    assert outcome.x is not None and isinstance(utility, Total)
+    own = utility.weight * np.log(program.level(outcome.x))
+    total, w, within = float(C.count @ own), utility.weight, accuracy(C)
+    f = np.ones(len(C))
+    for k in range(len(C)):
+        rest = _without(program, k)
+        if rest is None:  # nobody else is there
+            continue
+        optimum = engine.solve_allocation(rest)
+        value, bound = optimum.value, optimum.bound
+        if optimum.status is not Status.OPTIMAL or value is None or bound is None:
+            return engine.nothing_found(optimum.values)
+        others = total - own[k]
+        low, high = np.exp((others - max(bound, value)) / w[k]), np.exp((others - value) / w[k])
+        if high - low > within or low > 1 + within:
+            log.warning("no discounts: that of %s is between %.9g and %.9g", C.job_name(k), low, high)
+            return engine.nothing_found(optimum.values)
+        f[k] = min(high, 1.0)
+    return f, outcome.x
+
+
+def _without(program: AllocationProgram, k: int) -> AllocationProgram | None:
+    """The program without one job of a class; None without any job left. The units of levels and rows stay."""
+    C, utility = program.classes, program.utility
+    assert isinstance(utility, Total)
+    if C.count[k] > 1:
+        return replace(program, classes=replace(C, count=C.count - (np.arange(len(C)) == k)))
+    if len(C) == 1:
+        return None
+    stays: BoolArray = np.arange(len(C)) != k
+    columns = np.flatnonzero(C.class_a != k)
+    number = np.cumsum(stays) - 1
+
+    def of(matrix: sp.csr_matrix, rows: BoolArray | slice = slice(None)) -> sp.csr_matrix:
+        return sp.csr_matrix(matrix[rows][:, columns])
+
+    rest = replace(
+        C,
+        of_job=np.where((C.of_job >= 0) & (C.of_job != k), number[C.of_job], -1),
+        first=C.first[stays],
+        count=C.count[stays],
+        kind_column=C.kind_column[columns],
+        class_a=number[C.class_a[columns]],
+        class_b=C.class_b[columns],
+        rate_a=C.rate_a[columns],
+        rate_b=C.rate_b[columns],
+        throughput=of(C.throughput, stays),
+        member=of(C.member, stays),
+        usage=of(C.usage),
+    )
+    return replace(
+        program,
+        classes=rest,
+        utility=replace(utility, weight=utility.weight[stays]),
+        levels=of(program.levels, stays),
+        side=tuple(replace(rows, matrix=of(rows.matrix)) for rows in program.side),
+    )
