@@ -270,7 +270,7 @@ class Engine:
         from optsched.solution.allocation import Allocation
 
         assert values.x is not None
-        raw = self._point(values.x, program.classes.columns)
+        raw = np.minimum(self._point(values.x, program.classes.columns), program.limit)
         x = program.restored(Allocation.cleaned(program.classes, raw, program.integral).x, raw)
         if program.free_to_lift and values.objective is not None and np.isfinite(values.objective):
             lifted = program.lifted(x, values.objective)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray
+from optsched.arrays import BoolArray, FloatArray
 from optsched.candidates import Classes
 from optsched.errors import UsageError
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
@@ -72,6 +72,8 @@ class SideRows:
     lower, upper : FloatArray, shape (rows,)
     describe : callable
         Row number -> the requirement in the user's words, for the explanation of conflicts.
+    barring : bool
+        The rows are 0 <= matrix @ x <= 0 with nothing negative in the matrix: no job may use their columns.
     """
 
     name: str
@@ -79,6 +81,13 @@ class SideRows:
     lower: FloatArray
     upper: FloatArray
     describe: Callable[[int], str]
+    barring: bool = False
+
+    @classmethod
+    def bar(cls, name: str, matrix: sp.csr_matrix, describe: Callable[[int], str]) -> SideRows:
+        """Rows that leave nothing to their columns."""
+        nothing = np.zeros(matrix.shape[0])
+        return cls(name, matrix, nothing, nothing, describe, barring=True)
 
 
 @dataclass(frozen=True)
@@ -131,6 +140,20 @@ class AllocationProgram:
         np.maximum.at(highest, entries.row, entries.data / members)
         return highest
 
+    @cached_property
+    def barred(self) -> BoolArray:
+        """Columns that side rows leave nothing to, shape (N,)."""
+        barred = np.zeros(self.classes.columns, bool)
+        for rows in self.side:
+            if rows.barring:
+                barred[rows.matrix.indices] = True
+        return barred
+
+    @property
+    def limit(self) -> FloatArray:
+        """Most that x can be by the time rows, and 0 in barred columns; shape (N,)."""
+        return np.where(self.barred, 0.0, self.classes.limit)
+
     def to_linear(self) -> LinearProgram:
         """Lower to a linear program (exact for minima and linear totals; the first stage of the lexicographic one).
 
@@ -173,7 +196,7 @@ class AllocationProgram:
             return x
         bare = (self.classes.member @ x) == 0
         tiny = bare[self.classes.class_a] & (bare[self.classes.class_b] | self.classes.alone)
-        return np.where(tiny, np.clip(raw, 0.0, self.classes.limit), x)
+        return np.where(tiny, np.clip(raw, 0.0, self.limit), x)
 
     @property
     def free_to_lift(self) -> bool:
@@ -200,7 +223,7 @@ class AllocationProgram:
     def even(self) -> FloatArray:
         """Every job spread evenly over its columns alone, scaled down into time and capacity."""
         C = self.classes
-        alone = np.flatnonzero(C.alone)
+        alone = np.flatnonzero(C.alone & ~self.barred)
         columns = np.bincount(C.class_a[alone], minlength=len(C))
         x = np.zeros(C.columns)
         x[alone] = (C.count / np.maximum(columns, 1))[C.class_a[alone]]
@@ -251,7 +274,7 @@ class AllocationProgram:
         """x with its time, capacity and side rows; no objective."""
         C = self.classes
         lp = LinearProgram()
-        x = lp.variables(C.columns, name="x", implied=(0.0, C.limit), integer=self.integral)
+        x = lp.variables(C.columns, name="x", implied=(0.0, self.limit), integer=self.integral)
         lp.constrain(C.member @ x <= C.count, name="time")
         lp.constrain(C.usage @ x <= C.capacity, name="capacity")
         for rows in self.side:
