@@ -311,7 +311,9 @@ def _refuse_stranded(C: Classes, side: Sequence[SideRows]) -> None:
             for rows in barring
             for row in np.flatnonzero(np.diff(sp.csr_matrix(rows.matrix.tocsc()[:, columns]).indptr)).tolist()
         ]
-        conflicts.append(Conflict("side", -1, f"{C.job_name(k)} is left nowhere to run: {'; '.join(words)}"))
+        dropped = C.candidates.why_dropped(int(C.candidates.kinds.of_job[C.first[k]]))
+        told = "; ".join([*words, dropped] if dropped else words)
+        conflicts.append(Conflict("side", -1, f"{C.job_name(k)} is left nowhere to run: {told}"))
     if conflicts:
         raise Infeasible(conflicts)
 

@@ -15,6 +15,7 @@ from optsched.arrays import IntArray
 from optsched.candidates import Absence, Classes
 from optsched.formulation import SHOWN, Infeasible, SideConstraint
 from optsched.instance import Instance
+from optsched.instance.reading import show
 from optsched.program import SideRows
 from optsched.solution import Conflict
 
@@ -55,7 +56,7 @@ class MinimumService(SideConstraint):
         @model_validator(mode="after")
         def _within_time(self) -> MinimumService.Options:
             if self.of == "time" and self.fraction > 1.0:
-                raise refused("fraction", self.fraction, "at most 1, all the time")
+                raise refused("fraction", show(self.fraction), "at most 1, all the time")
             return self
 
     options: Options

@@ -25,10 +25,10 @@ Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 """A fraction of something."""
 
 
-def refused(subpath: str, found: object, expected: str) -> PydanticCustomError:
-    """The error of a model's validator: the option, what was found and what was expected."""
-    place = f".{subpath}" if subpath else ""
-    return PydanticCustomError("optsched", "{expected}", {"subpath": place, "found": show(found), "expected": expected})
+def refused(option: str, found: str, expected: str) -> PydanticCustomError:
+    """The error of a model's validator: the option (empty: several), what was found and what was expected."""
+    place = f".{option}" if option else ""
+    return PydanticCustomError("optsched", "{expected}", {"subpath": place, "found": found, "expected": expected})
 
 
 def pool_rows(kind: str, names: Sequence[str] | None, instance: Instance) -> IntArray:

@@ -159,16 +159,19 @@ class Candidates:
 
     def why_no_column(self, kind: int) -> str:
         """Why a kind can run nowhere, pool by pool."""
+        told = self.why_dropped(kind)
+        return f"can run nowhere: {told}" if told else "can run nowhere: it has no configuration of its own"
+
+    def why_dropped(self, kind: int) -> str:
+        """Why some columns of a kind were dropped, pool by pool; empty where none was."""
         pools = self.instance.cluster.pools
         parts: dict[str, dict[str, None]] = {}
         for row, words in self.dropped_of(kind):
             pool = int(self.dropped.pool[row])
             place = "without a pool" if pool < 0 else pools[pool].name
             parts.setdefault(words, {})[place] = None
-        if not parts:
-            return "can run nowhere: it has no configuration of its own"
         told = "; ".join(f"{listed(places)}: {words}" for words, places in list(parts.items())[:4])
-        return f"can run nowhere: {told}" + ("; ..." if len(parts) > 4 else "")
+        return told + ("; ..." if len(parts) > 4 else "")
 
     def _drop_words(self, row: int) -> str:
         columns = self.dropped

@@ -274,7 +274,7 @@ class AllocationProgram:
         """x with its time, capacity and side rows; no objective."""
         C = self.classes
         lp = LinearProgram()
-        x = lp.variables(C.columns, name="x", implied=(0.0, self.limit), integer=self.integral)
+        x = lp.variables(C.columns, name="x", implied=(0.0, C.limit), integer=self.integral)
         lp.constrain(C.member @ x <= C.count, name="time")
         lp.constrain(C.usage @ x <= C.capacity, name="capacity")
         for rows in self.side:
