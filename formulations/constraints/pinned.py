@@ -77,8 +77,10 @@ class _OfWays(SideConstraint):
 
     def _ways(self) -> str:
         pools = "" if self.options.pools is None else f" in {told(self.options.pools)}"
-        gpus = "" if self.options.gpus is None else f" on {told([str(count) for count in self.options.gpus])} GPUs"
-        return pools + gpus
+        counts = self.options.gpus
+        if counts is None:
+            return pools
+        return f"{pools} on {told([str(count) for count in counts])} GPU" + ("s" if counts != [1] else "")
 
     @abstractmethod
     def _barred(self, C: Classes) -> BoolArray:
