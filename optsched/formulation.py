@@ -176,8 +176,9 @@ class Formulation(ABC):
             if rows is not None:
                 alike = sum(other.name.partition("#")[0] == rows.name for other in side)
                 side.append(replace(rows, name=f"{rows.name}#{alike + 1}") if alike else rows)
-        _refuse_stranded(C, side)
-        return replace(program, side=tuple(side), extend=self.extend)
+        program = replace(program, side=tuple(side), extend=self.extend)
+        _refuse_stranded(program)
+        return program
 
     def solve(self, candidates: Candidates, engine: Engine) -> Solution:
         """Build, solve and certify."""
@@ -294,12 +295,13 @@ class Formulation(ABC):
         )
 
 
-def _refuse_stranded(C: Classes, side: Sequence[SideRows]) -> None:
-    """Raise `Infeasible` where side rows bar every column of a job, and name it."""
-    barring = [rows for rows in side if rows.barring]
+def _refuse_stranded(program: AllocationProgram) -> None:
+    """Raise `Infeasible` for jobs that rows which say where they may run leave nowhere, or any rows if all must run."""
+    C = program.classes
+    barring = [(rows, rows.closed.tocsc()) for rows in program.side if rows.barring or program.needs_every_level]
     barred = np.zeros(C.columns, bool)
-    for rows in barring:
-        barred[rows.matrix.indices] = True
+    for _, closed in barring:
+        barred |= np.diff(closed.indptr) > 0
     if not barred.any():
         return
     stranded = np.flatnonzero(C.member @ (~barred).astype(np.float64) == 0)
@@ -308,8 +310,8 @@ def _refuse_stranded(C: Classes, side: Sequence[SideRows]) -> None:
         columns = C.member[[k]].indices
         words = [
             rows.describe(row)
-            for rows in barring
-            for row in np.flatnonzero(np.diff(sp.csr_matrix(rows.matrix.tocsc()[:, columns]).indptr)).tolist()
+            for rows, closed in barring
+            for row in np.flatnonzero(np.diff(sp.csr_matrix(closed[:, columns]).indptr)).tolist()
         ]
         dropped = C.candidates.why_dropped(int(C.candidates.kinds.of_job[C.first[k]]))
         told = "; ".join([*words, dropped] if dropped else words)

@@ -78,8 +78,12 @@ def _described(owner: Any) -> dict[str, Any]:
 
 def _type_name(annotation: Any) -> str:
     """``bool | "literal"``, ``number``, ``text``: a type as it is typed on the command line."""
-    arguments = getattr(annotation, "__args__", ())
-    if arguments and getattr(annotation, "__metadata__", None) is None:
+    arguments: tuple[Any, ...] = getattr(annotation, "__args__", ())
+    if getattr(annotation, "__metadata__", None) is not None:
+        return _type_name(annotation.__origin__)
+    if getattr(annotation, "__origin__", None) is list:
+        return f"list of {_type_name(arguments[0])}"
+    if arguments:
         if str(annotation).startswith("typing.Literal"):
             return " | ".join(str(argument) for argument in arguments)
         if "|" in str(annotation) or str(annotation).startswith(("typing.Union", "typing.Optional")):

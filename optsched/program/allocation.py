@@ -40,6 +40,11 @@ class Total:
     function: str = "linear"
     exponent: float = 1.0
 
+    @property
+    def worthless_at_zero(self) -> bool:
+        """Whether f(0) is minus infinity."""
+        return self.function == "log" or (self.function == "power" and self.exponent < 0)
+
     def slope(self, level: FloatArray) -> FloatArray:
         """f'(level), elementwise."""
         if self.function == "linear":
@@ -73,7 +78,8 @@ class SideRows:
     describe : callable
         Row number -> the requirement in the user's words, for the explanation of conflicts.
     barring : bool
-        The rows are 0 <= matrix @ x <= 0 with nothing negative in the matrix: no job may use their columns.
+        The rows say where jobs may not run: one that they leave nowhere makes the program infeasible, even if its
+        utility could do without it.
     """
 
     name: str
@@ -85,9 +91,18 @@ class SideRows:
 
     @classmethod
     def bar(cls, name: str, matrix: sp.csr_matrix, describe: Callable[[int], str]) -> SideRows:
-        """Rows that leave nothing to their columns."""
-        nothing = np.zeros(matrix.shape[0])
-        return cls(name, matrix, nothing, nothing, describe, barring=True)
+        """Rows of a matrix with nothing negative that say where jobs may not run."""
+        zero = np.zeros(matrix.shape[0])
+        return cls(name, matrix, zero, zero, describe, barring=True)
+
+    @property
+    def closed(self) -> sp.csr_matrix:
+        """The rows that leave nothing to their columns, shape (rows, N), with all other rows empty."""
+        least = np.asarray(self.matrix.min(axis=1).todense()).ravel() if self.matrix.nnz else np.zeros(len(self.upper))
+        rows = (self.upper == 0) & (least >= 0)
+        closed = sp.csr_matrix(sp.diags_array(rows.astype(np.float64)) @ self.matrix)
+        closed.eliminate_zeros()
+        return closed
 
 
 @dataclass(frozen=True)
@@ -145,8 +160,7 @@ class AllocationProgram:
         """Columns that side rows leave nothing to, shape (N,)."""
         barred = np.zeros(self.classes.columns, bool)
         for rows in self.side:
-            if rows.barring:
-                barred[rows.matrix.indices] = True
+            barred[rows.closed.indices] = True
         return barred
 
     @property
@@ -228,6 +242,11 @@ class AllocationProgram:
         x = np.zeros(C.columns)
         x[alone] = (C.count / np.maximum(columns, 1))[C.class_a[alone]]
         return self.repaired(x)
+
+    @property
+    def needs_every_level(self) -> bool:
+        """Whether a level of 0 is worth minus infinity: a total of logarithms, or of powers below 0."""
+        return isinstance(self.utility, Total) and self.utility.worthless_at_zero
 
     @property
     def concave(self) -> bool:

@@ -112,6 +112,19 @@ def test_what_was_dropped_helps_to_say_why_a_job_is_left_nowhere() -> None:
     assert "job only may not run on 1 GPU (forbidden)" in found
 
 
+def test_rows_that_leave_a_job_nothing_conflict_with_a_utility_that_needs_every_job() -> None:
+    nothing = {"kind": "quota", "gpus": 0, **VISION}
+    quota = "the jobs of tenant vision hold at most 0 GPUs (quota)"
+    for formulation in ("proportional-fairness", "alpha-fairness"):
+        found = words(solve(nothing, formulation=formulation))
+        assert f"job j1 is left nowhere to run: {quota}" in found and "job j0" not in found
+        assert "all jobs together spend at most 0 USD" in words(
+            solve({"kind": "budget", "limit": 0}, formulation=formulation)
+        )
+    for formulation, objective in (("max-throughput", 8.0), ("max-min-fairness", 0.0)):
+        assert solve(nothing, formulation=formulation).objective == pytest.approx(objective)
+
+
 # --- what is refused -----------------------------------------------------------------------------------------------
 
 REFUSALS: list[tuple[dict[str, Any], str]] = [
