@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 from side_cases import ELASTIC, running, six_jobs, solve
 
 import optsched
 from optsched import Instance, Solution
 from optsched.candidates import Classes
+from optsched.program import SideRows
 
 VISION = ("j1", "j3", "j5")
 
@@ -98,6 +101,24 @@ def test_pinned_and_forbidden_leave_exactly_nothing_elsewhere(solver: str, formu
     assert solution.ok and solution.status == "optimal"
     where = {(row["job"], row["pool"]) for row in solution.allocation.to_records()}
     assert ("j0", "b") not in where and not {(job, "a") for job in VISION} & where
+
+
+def test_the_noise_of_a_loose_solver_is_cleaned_from_barred_columns() -> None:
+    random = np.random.default_rng(0)
+    rates, weight = random.lognormal(0, 1, (60, 3)), random.choice([1.0, 2.0, 5.0], 60)
+    instance = Instance.from_arrays(pools={"a": 20, "b": 15, "c": 10}, throughput=rates, weight=weight)
+    even = [f"j{job}" for job in range(0, 60, 2)]
+    constraints = [{"kind": "pinned", "pools": ["a", "b"], "jobs": even}]
+    solution = optsched.solve(instance, solver="clarabel", constraints=constraints, tolerance=1e-3)
+    assert {row["job"] for row in solution.allocation.to_records() if row["pool"] == "c"} & set(even) == set()
+
+
+def test_rows_close_what_they_leave_nothing_to() -> None:
+    matrix = sp.csr_matrix([[1.0, 0, 2], [1, 1, 0], [1, -1, 0], [0, 3, 0]])
+    lower, upper = np.array([-np.inf, 0, -np.inf, -np.inf]), np.array([0.0, 1, 0, 0])
+    rows = SideRows("rows", matrix, lower, upper, str)
+    assert rows.closed.toarray().tolist() == [[1, 0, 2], [0, 0, 0], [0, 0, 0], [0, 3, 0]]
+    assert SideRows("none", sp.csr_matrix((1, 3)), lower[:1], upper[:1], str).closed.nnz == 0
 
 
 def test_gpu_counts_can_be_pinned_and_forbidden() -> None:
