@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from formulations.reference_rates import isolated_shares, on_reference_pool, reference_columns, without_rate
+from formulations.reference_rates import on_reference_pool, reference_columns, without_rate
+from formulations.slices import slices
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.formulation import Formulation, FormulationOptions
@@ -67,7 +68,7 @@ class FinishTimeFairness(Formulation):
             reference = on_reference_pool(C, self.options.reference_pool, self.name)
             throughput = sp.csr_matrix(sp.diags_array(reference) @ C.member)
             T = np.where(T > 0, reference[:, np.newaxis], 0.0)
-        _, y = isolated_shares(C)
+        _, y = slices(C, np.array(1.0 / C.count.sum()))
         iso: FloatArray = (T * y).sum(axis=1)
         if (iso <= 0).any():
             raise without_rate(C, int(iso.argmin()))

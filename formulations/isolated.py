@@ -6,7 +6,8 @@ import numpy as np
 
 from formulations.rule import Decision, Rule
 from formulations.slices import slices, totals_alone
-from optsched.candidates import Candidates
+from optsched.arrays import FloatArray
+from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine
 
 
@@ -35,5 +36,9 @@ class Isolated(Rule):
     def decide(self, candidates: Candidates, engine: Engine) -> Decision:
         """y of the class, as totals x over the columns of the classes."""
         C = self.classes(candidates)
+        return Decision(C, self.totals(C))
+
+    def totals(self, C: Classes) -> FloatArray:
+        """y of all jobs of a class together, over the columns of the classes, shape (N,)."""
         column, y = slices(C, np.array(1.0 / C.count.sum()))
-        return Decision(C, self.build(C).repaired(totals_alone(C, column, y)))
+        return self.build(C).repaired(totals_alone(C, column, y))

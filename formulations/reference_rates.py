@@ -51,19 +51,6 @@ def proportional(C: Classes, T: FloatArray) -> FloatArray:
     return prop
 
 
-def isolated_shares(C: Classes) -> tuple[IntArray, FloatArray]:
-    """Column of each T_kj, and y_kj = W_j / (n s_kj), each row divided by max(1, its sum); both of shape (K, pools).
-
-    n jobs in the program, s_kj GPUs of the reference column on pool j (the gang where there is none).
-    """
-    column, _ = reference_columns(C)
-    W, n = pool_gpus(C), float(C.count.sum())
-    held = C.gpus * C.configurations.share[C.configuration]
-    s = np.where(column >= 0, held[column] if C.columns else 0.0, C.gang[:, np.newaxis])
-    y: FloatArray = W[np.newaxis, :] / (n * s)
-    return column, y / np.maximum(1.0, y.sum(axis=1, keepdims=True))
-
-
 def on_reference_pool(C: Classes, name: str | None, formulation: str) -> FloatArray:
     """Rate of each class on one pool, which stands for all pools where they do not count; shape (K,).
 

@@ -71,9 +71,13 @@ def own_constraints(instance: Instance) -> list[SideConstraint]:
     made = []
     for index, item in enumerate(instance.constraints):
         try:
-            made.append(make_constraint(item))
+            constraint = make_constraint(item)
+            constraint.check(instance)
+            made.append(constraint)
         except UsageError as error:
-            raise InvalidInput(f"constraints[{index}]", show(item), f"a known side constraint ({error})") from None
+            raise InvalidInput(
+                f"constraints[{index}]", show(item), f"a side constraint that can be ({error})"
+            ) from None
     return made
 
 

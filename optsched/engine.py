@@ -239,6 +239,7 @@ class Engine:
 
         assert values.x is not None
         raw = self._point(program.allocation_of(values.x), program.classes.columns)
+        raw = np.minimum(raw, program.limit)
         x = program.restored(Allocation.cleaned(program.classes, raw, program.integral).x, raw)
         if program.free_to_lift and values.objective is not None and np.isfinite(values.objective):
             lifted = program.lifted(x, values.objective)

@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import scipy.sparse as sp
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine
 from optsched.errors import UsageError
-from optsched.instance import FORMAT
+from optsched.instance import FORMAT, Instance
 from optsched.instance.reading import translate
 from optsched.outcome import Outcome
 from optsched.planning import solve_plan
@@ -38,6 +39,10 @@ from optsched.staging import solve_allocation
 
 Extend = Callable[[LinearProgram, Mapping[str, Variables], Classes], None]
 """A researcher's own rows: called with the program, its blocks of variables by name, and the classes."""
+
+
+SHOWN = 20
+"""Jobs that an infeasible instance names at most."""
 
 
 class FormulationOptions(BaseModel):
@@ -69,6 +74,13 @@ class SideConstraint(ABC):
 
     def __init__(self, options: FormulationOptions) -> None:
         self.options = options
+
+    def check(self, instance: Instance) -> None:  # noqa: B027 (most have no names)
+        """Refuse names that the instance does not have; raises `UsageError`. It is called before anything else."""
+
+    def labels(self, instance: Instance) -> IntArray | None:
+        """Numbers, shape (jobs,), by which the constraint tells jobs apart beside ``reads``; None if it does not."""
+        return None
 
     @abstractmethod
     def rows(self, C: Classes) -> SideRows | None:
@@ -160,7 +172,11 @@ class Formulation(ABC):
         whole = self.integral and not all(constraint.of_placement for constraint in self.constraints)
         if whole or any(constraint.per_job for constraint in self.constraints):
             candidates = candidates.per_job()
-        return candidates.classes(self.reads.union(*(constraint.reads for constraint in self.constraints)))
+        for constraint in self.constraints:
+            constraint.check(candidates.instance)
+        labels = [constraint.labels(candidates.instance) for constraint in self.constraints]
+        reads = self.reads.union(*(constraint.reads for constraint in self.constraints))
+        return candidates.classes(reads, [label for label in labels if label is not None])
 
     def program(self, C: Classes) -> AllocationProgram | Plan:
         """`build` with the side constraints; may raise `Infeasible`.
@@ -183,7 +199,9 @@ class Formulation(ABC):
             if rows is not None:
                 alike = sum(other.name.partition("#")[0] == rows.name for other in side)
                 side.append(replace(rows, name=f"{rows.name}#{alike + 1}") if alike else rows)
-        return replace(program, side=tuple(side), extend=self.extend)
+        program = replace(program, side=tuple(side), extend=self.extend)
+        _refuse_stranded(program)
+        return program
 
     def solve(self, candidates: Candidates, engine: Engine) -> Solution:
         """Build, solve and certify."""
@@ -301,6 +319,31 @@ class Formulation(ABC):
             allocation=Allocation(C, np.zeros(C.columns), planned),
             schedule=Schedule(C, no_job, no_job, no_time, no_time) if planned else None,
         )
+
+
+def _refuse_stranded(program: AllocationProgram) -> None:
+    """Raise `Infeasible` for jobs that rows which say where they may run leave nowhere, or any rows if all must run."""
+    C = program.classes
+    barring = [(rows, rows.closed.tocsc()) for rows in program.side if rows.barring or program.needs_every_level]
+    barred = np.zeros(C.columns, bool)
+    for _, closed in barring:
+        barred |= np.diff(closed.indptr) > 0
+    if not barred.any():
+        return
+    stranded = np.flatnonzero(C.member @ (~barred).astype(np.float64) == 0)
+    conflicts = []
+    for k in stranded[:SHOWN].tolist():
+        columns = C.member[[k]].indices
+        words = [
+            rows.describe(row)
+            for rows, closed in barring
+            for row in np.flatnonzero(np.diff(sp.csr_matrix(closed[:, columns]).indptr)).tolist()
+        ]
+        dropped = C.candidates.why_dropped(int(C.candidates.kinds.of_job[C.first[k]]))
+        told = "; ".join([*words, dropped] if dropped else words)
+        conflicts.append(Conflict("side", -1, f"{C.job_name(k)} is left nowhere to run: {told}"))
+    if conflicts:
+        raise Infeasible(conflicts)
 
 
 def by_job(C: Classes, figures: Mapping[str, FloatArray]) -> dict[str, dict[str, float]]:

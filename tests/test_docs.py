@@ -295,6 +295,15 @@ def test_the_formulations_are_listed() -> None:
     assert told == {registry.load_formulation(name).name for name in registry.names("formulation")}
 
 
+def test_the_side_constraints_are_listed_with_their_options() -> None:
+    rows = table(sections("docs/index.md")["Side constraints"])
+    told = {kind.strip("`"): re.findall(r"`(\w+)`", options) for kind, _, options in rows}
+    owners = {kind: registry.load_constraint(kind) for kind in registry.names("constraint")}
+    assert {kind: set(options) for kind, options in told.items()} == {
+        kind: set(owner.Options.model_fields) for kind, owner in owners.items()
+    }
+
+
 # --- links ---------------------------------------------------------------------------------------------------------
 
 

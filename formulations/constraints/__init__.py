@@ -2,6 +2,14 @@
 
 CATALOGUE: dict[str, str] = {
     "anti-affinity": "formulations.constraints.anti_affinity:AntiAffinity",
+    "budget": "formulations.constraints.budget:Budget",
     "deadlines": "formulations.constraints.deadlines:Deadlines",
+    "forbidden": "formulations.constraints.pinned:Forbidden",
+    "minimum-service": "formulations.constraints.minimum_service:MinimumService",
+    "minimum-share": "formulations.constraints.quota:MinimumShare",
+    "moves": "formulations.constraints.moves:Moves",
+    "pinned": "formulations.constraints.pinned:Pinned",
+    "power": "formulations.constraints.power:Power",
+    "quota": "formulations.constraints.quota:Quota",
 }
 """Kind -> "module:Class"."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
+from formulations.constraints.names import Names, job_rows
 from optsched.candidates import Classes
-from optsched.errors import UsageError
 from optsched.formulation import FormulationOptions, SideConstraint
-from optsched.instance.reading import show
+from optsched.instance import Instance
 
 
 class AntiAffinity(SideConstraint):
@@ -36,20 +34,13 @@ class AntiAffinity(SideConstraint):
     class Options(FormulationOptions):
         """Options of the anti-affinity."""
 
-        jobs: list[str] = Field(min_length=2)
+        jobs: Names = Field(min_length=2)
+
+    options: Options
+
+    def check(self, instance: Instance) -> None:
+        """The jobs must exist, each named once."""
+        job_rows(self.kind, self.options.jobs, instance)
 
     def rows(self, C: Classes) -> None:
-        """None, but the jobs must exist, each named once."""
-        options: Any = self.options
-        names = C.instance.jobs_table.names
-        for place, name in enumerate(options.jobs):
-            try:
-                names.index(name)
-            except KeyError:
-                raise UsageError(
-                    f"anti-affinity: jobs[{place}]: found {show(name)}, expected the id of a job of the instance"
-                ) from None
-            if name in options.jobs[:place]:
-                raise UsageError(
-                    f"anti-affinity: jobs[{place}]: found {show(name)} a second time, expected each job once"
-                )
+        """None: see the class."""

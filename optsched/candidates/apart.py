@@ -35,7 +35,7 @@ def classes_apart(
     marks = np.zeros(len(candidates.instance.jobs_table), np.int64)
     for jobs in (apart, first, second):
         marks[jobs] = jobs + 1
-    groups = merge_jobs(candidates, reads, marks)
+    groups = merge_jobs(candidates, reads, [marks])
     alone = alone_columns(candidates.columns, candidates.kinds.of_job[groups.first], len(candidates.kinds))
     a, b = groups.of_job[first], groups.of_job[second]
     return assemble(candidates, reads, groups, alone, (column, np.minimum(a, b), np.maximum(a, b)))

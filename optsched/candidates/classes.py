@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from optsched.arrays import FloatArray, IntArray, group_rows, ranges
 from optsched.candidates.columns import KindColumns
@@ -18,6 +20,8 @@ from optsched.performance import Configurations
 
 if TYPE_CHECKING:
     from optsched.candidates.compile import Candidates
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 READABLE = {
     "weight": "weight", "steps": "steps", "steps_left": "steps_left", "arrival": "arrival", "deadline": "deadline",
@@ -204,6 +208,14 @@ class Classes:
         order, start = self._jobs_by_class
         return order[start[number] : start[number + 1]]
 
+    def common(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
+        """One value per class, shape (K,), of a value per job, shape (jobs,), that jobs of a class must agree in."""
+        placed = np.flatnonzero(self.of_job >= 0)
+        found: NDArray[Scalar] = values[self.first]
+        if (values[placed] != found[self.of_job[placed]]).any():
+            raise KeyError("jobs of one class differ in what is read, which must be declared: in reads, or by labels")
+        return found
+
     def job_name(self, number: int) -> str:
         """A class in the user's words: its job, or its first job and how many are like it."""
         name = self.instance.jobs_table.names[int(self.first[number])]
@@ -216,9 +228,9 @@ def _array(instance: Instance, name: str) -> Any:
     return instance.queue if name == "queue" else getattr(instance.jobs_table, READABLE[name])
 
 
-def build_classes(candidates: Candidates, reads: frozenset[str]) -> Classes:
-    """Merge kinds x the declared job arrays into classes, and columns of kinds into columns of classes."""
-    groups = merge_jobs(candidates, reads)
+def build_classes(candidates: Candidates, reads: frozenset[str], labels: Sequence[IntArray] = ()) -> Classes:
+    """Merge kinds x the declared job arrays x labels into classes, and columns of kinds into columns of classes."""
+    groups = merge_jobs(candidates, reads, labels)
     kind, count = candidates.kinds.of_job[groups.first], groups.count
     alone = alone_columns(candidates.columns, kind, len(candidates.kinds))
     pairs = _pair_columns(candidates.columns, kind, len(candidates.kinds), count)
@@ -234,17 +246,16 @@ class JobGroups:
     count: IntArray
 
 
-def merge_jobs(candidates: Candidates, reads: frozenset[str], marks: IntArray | None = None) -> JobGroups:
-    """Merge the jobs of a kind that agree in the declared arrays, and in ``marks``, shape (jobs,), where given."""
+def merge_jobs(candidates: Candidates, reads: frozenset[str], labels: Sequence[IntArray] = ()) -> JobGroups:
+    """Merge the jobs of a kind that agree in the declared arrays, and in all ``labels``, each of shape (jobs,)."""
     unknown = reads - set(READABLE) - {"gang"}
     if unknown:
         raise KeyError(f"no such job array: {min(unknown)}")
     table, kinds = candidates.instance.jobs_table, candidates.kinds
     placed = np.flatnonzero(candidates.absence == Absence.PRESENT)
     if candidates.aggregate:
-        arrays = [kinds.of_job, *(_array(candidates.instance, name) for name in sorted(reads - {"gang"}))]
-        if marks is not None:
-            arrays.append(marks)
+        read = [_array(candidates.instance, name) for name in sorted(reads - {"gang"})]
+        arrays = [kinds.of_job, *read, *labels]
         if len(placed) < len(table):
             arrays = [array[placed] for array in arrays]
         groups = group_rows(arrays, len(placed))

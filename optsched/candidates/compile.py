@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -58,13 +58,17 @@ class Candidates:
     usage: sp.csr_matrix
     dropped: KindColumns
     aggregate: bool = True
-    _classes: dict[frozenset[str], Classes] = field(default_factory=dict, repr=False, compare=False)
+    _classes: dict[tuple[frozenset[str] | bytes, ...], Classes] = field(default_factory=dict, repr=False, compare=False)
 
-    def classes(self, reads: frozenset[str]) -> Classes:
-        """Merge jobs that a formulation which reads only these job arrays cannot tell apart."""
-        if reads not in self._classes:
-            self._classes[reads] = build_classes(self, reads)
-        return self._classes[reads]
+    def classes(self, reads: frozenset[str], labels: Sequence[IntArray] = ()) -> Classes:
+        """Merge jobs that a formulation which reads only these job arrays cannot tell apart.
+
+        Jobs with different numbers in any array of ``labels``, each of shape (jobs,), stay apart as well.
+        """
+        key: tuple[frozenset[str] | bytes, ...] = (reads, *(label.tobytes() for label in labels))
+        if key not in self._classes:
+            self._classes[key] = build_classes(self, reads, labels)
+        return self._classes[key]
 
     def per_job(self) -> Candidates:
         """The same candidates, but with every job a class of its own."""
@@ -168,16 +172,19 @@ class Candidates:
 
     def why_no_column(self, kind: int) -> str:
         """Why a kind can run nowhere, pool by pool."""
+        told = self.why_dropped(kind)
+        return f"can run nowhere: {told}" if told else "can run nowhere: it has no configuration of its own"
+
+    def why_dropped(self, kind: int) -> str:
+        """Why some columns of a kind were dropped, pool by pool; empty where none was."""
         pools = self.instance.cluster.pools
         parts: dict[str, dict[str, None]] = {}
         for row, words in self.dropped_of(kind):
             pool = int(self.dropped.pool[row])
             place = "without a pool" if pool < 0 else pools[pool].name
             parts.setdefault(words, {})[place] = None
-        if not parts:
-            return "can run nowhere: it has no configuration of its own"
         told = "; ".join(f"{listed(places)}: {words}" for words, places in list(parts.items())[:4])
-        return f"can run nowhere: {told}" + ("; ..." if len(parts) > 4 else "")
+        return told + ("; ..." if len(parts) > 4 else "")
 
     def _drop_words(self, row: int) -> str:
         columns = self.dropped

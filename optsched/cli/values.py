@@ -12,8 +12,10 @@ from optsched.errors import UsageError
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 DURATION = re.compile(r"(\d+\.?\d*|\.\d+)\s*(s|min|m|h|d|)", re.ASCII)
-NEXT_KEY = re.compile(r",(?=\s*[A-Za-z_][\w-]*\s*=)")
-"""A comma that ends one ``key=value``; other commas belong to the value."""
+NEXT_KEY = re.compile(r"\s*[A-Za-z_][\w-]*\s*=")
+"""What follows a comma that ends one ``key=value``; other commas belong to the value."""
+TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
+"""A quoted text as a whole, or one character."""
 
 
 def duration(text: str | None, option: str) -> float | None:
@@ -50,11 +52,15 @@ def real(text: str | None, option: str) -> float | None:
 
 
 def value(text: str) -> Any:
-    """true, false, null, a number or JSON as what it is, anything else as text."""
+    """true, false, null, a number or JSON as what it is, anything else as text.
+
+    ``[a, b]`` is a list too: a shell takes the quotes of ``["a", "b"]`` away.
+    """
     try:
         parsed = json.loads(text, parse_constant=str)
     except ValueError:
-        return text
+        bare = re.fullmatch(r'\[([^\[\]{}"]+)\]', text, re.DOTALL)
+        return text if bare is None else [value(part.strip()) for part in bare[1].split(",")]
     return text if isinstance(parsed, float) and not math.isfinite(parsed) else parsed
 
 
@@ -87,7 +93,18 @@ def named(text: str, option: str, what: str = "name") -> tuple[str, dict[str, An
     name, _, rest = text.partition(":")
     if not name.strip() or "=" in name:
         raise UsageError(f"{option}: found {text!r}, expected {what} or {what}:key=value,key=value")
-    return name.strip(), pairs(NEXT_KEY.split(rest), f"{option} {name.strip()}") if rest.strip() else {}
+    return name.strip(), pairs(_parts(rest), f"{option} {name.strip()}") if rest.strip() else {}
+
+
+def _parts(text: str) -> list[str]:
+    """``key=value,key=value`` cut at the commas before a key that stand in no quotes and no brackets."""
+    parts, depth, start = [], 0, 0
+    for token in TOKEN.finditer(text):
+        depth += (token[0] in "[{") - (token[0] in "]}")
+        if token[0] == "," and depth <= 0 and NEXT_KEY.match(text, token.end()):
+            parts.append(text[start : token.start()])
+            start = token.end()
+    return [*parts, text[start:]]
 
 
 def pool_sizes(text: str) -> dict[str, int]:

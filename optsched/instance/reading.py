@@ -95,7 +95,7 @@ def translate(error: ValidationError, path: str, model: type[BaseModel], offset:
         return InvalidInput(join(path, where), f"an unknown key '{key(name)}'", f"one of the format's keys{hint}")
     context: Mapping[str, Any] = first.get("ctx", {})
     if kind == "optsched":
-        location = _shorten_middle(join(path, where) + context["subpath"], 120)
+        location = _shorten_middle((join(path, where) + context["subpath"]).lstrip("."), 120)
         return InvalidInput(location, str(context["found"]), str(context["expected"]))
     if kind == "invalid_key":
         return InvalidInput(join(path, where[:-1]), f"{show(where[-1])} as a key", "text as the key")

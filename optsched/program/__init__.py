@@ -1,10 +1,11 @@
 """Programs: linear, allocation and conic models that know no solver."""
 
-from optsched.program.allocation import AllocationProgram, SideRows
+from optsched.program.allocation import AllocationProgram
 from optsched.program.arrays import Block, LinearArrays
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.linear import Expression, LinearProgram, Relation, Variables
 from optsched.program.ratio import Ratio
+from optsched.program.side_rows import SideRows
 from optsched.program.timeline import TimelineCost, TimelineProgram
 from optsched.program.utility import LexicographicMinimum, Minimum, Total
 

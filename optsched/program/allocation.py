@@ -9,51 +9,18 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray
+from optsched.arrays import BoolArray, FloatArray
 from optsched.candidates import Classes
 from optsched.errors import UsageError
 from optsched.program.arrays import LinearArrays
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.linear import LinearProgram, Variables
 from optsched.program.ratio import Ratio
+from optsched.program.side_rows import SideRows
 from optsched.program.utility import Minimum, Total, Utility
 
 LARGEST_LEVEL = 1e100
 """Levels that duals may point to; beyond, the terms of a tangent overflow."""
-
-
-@dataclass(frozen=True)
-class SideRows:
-    """Rows over the columns of the classes that a side constraint adds: lower <= matrix @ x <= upper.
-
-    Attributes
-    ----------
-    name : str
-    matrix : csr_matrix, shape (rows, N)
-    lower, upper : FloatArray, shape (rows,)
-    describe : callable
-        Row number -> the requirement in the user's words, for the explanation of conflicts.
-    relax : str
-        What is done where not all requirements can be met: ``none`` (the program is infeasible), ``shortfall`` (rows
-        fall short by as little as possible in total) or ``count`` (as few rows as possible are given up); such rows
-        have a lower side only, above 0.
-    weight : FloatArray or None, shape (rows,)
-        What giving way counts, row by row (None: 1).
-    slack : FloatArray or None, shape (rows,)
-        By how much lower sides are below what is meant, because a solver met them up to its tolerance only.
-    broken : tuple of str
-        Requirements that nothing can meet and that have no row, in words, where rows may give way.
-    """
-
-    name: str
-    matrix: sp.csr_matrix
-    lower: FloatArray
-    upper: FloatArray
-    describe: Callable[[int], str]
-    relax: str = "none"
-    weight: FloatArray | None = None
-    slack: FloatArray | None = None
-    broken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -136,6 +103,19 @@ class AllocationProgram:
             return y
         return self.utility.polished(arrays, y)
 
+    @cached_property
+    def barred(self) -> BoolArray:
+        """Columns that side rows leave nothing to, shape (N,)."""
+        barred = np.zeros(self.classes.columns, bool)
+        for rows in self.side:
+            barred[rows.closed.indices] = True
+        return barred
+
+    @property
+    def limit(self) -> FloatArray:
+        """Most that x can be by the time rows, and 0 in barred columns; shape (N,)."""
+        return np.where(self.barred, 0.0, self.classes.limit)
+
     def to_linear(self) -> LinearProgram:
         """Lower to a linear program (exact for minima, linear totals and ratios; of the lexicographic one a stage).
 
@@ -181,7 +161,7 @@ class AllocationProgram:
             return x
         bare = (self.classes.member @ x) == 0
         tiny = bare[self.classes.class_a] & (bare[self.classes.class_b] | self.classes.alone)
-        return np.where(tiny, np.clip(raw, 0.0, self.classes.limit), x)
+        return np.where(tiny, np.clip(raw, 0.0, self.limit), x)
 
     @property
     def free_to_lift(self) -> bool:
@@ -211,11 +191,16 @@ class AllocationProgram:
     def even(self) -> FloatArray:
         """Every job spread evenly over its columns alone, scaled down into time and capacity."""
         C = self.classes
-        alone = np.flatnonzero(C.alone)
+        alone = np.flatnonzero(C.alone & ~self.barred)
         columns = np.bincount(C.class_a[alone], minlength=len(C))
         x = np.zeros(C.columns)
         x[alone] = (C.count / np.maximum(columns, 1))[C.class_a[alone]]
         return self.repaired(x)
+
+    @property
+    def needs_every_level(self) -> bool:
+        """Whether a level of 0 is worth minus infinity: a total of logarithms, or of powers below 0."""
+        return isinstance(self.utility, Total) and self.utility.worthless_at_zero
 
     @property
     def conic(self) -> bool:

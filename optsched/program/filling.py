@@ -23,8 +23,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.program.allocation import AllocationProgram, SideRows
+from optsched.program.allocation import AllocationProgram
 from optsched.program.arrays import LinearArrays
+from optsched.program.side_rows import SideRows
 from optsched.program.utility import LexicographicMinimum, Total
 
 SAME = 1e-12

@@ -10,8 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
-from optsched.program.allocation import AllocationProgram, SideRows
+from optsched.program.allocation import AllocationProgram
 from optsched.program.linear import LinearProgram
+from optsched.program.side_rows import SideRows
 
 NEGLIGIBLE = 1e-9
 """Shortfalls below this are rounding, and the slack of those that are not."""

@@ -86,6 +86,11 @@ class Total:
     function: str = "linear"
     exponent: float = 1.0
 
+    @property
+    def worthless_at_zero(self) -> bool:
+        """Whether f(0) is minus infinity."""
+        return self.function == "log" or (self.function == "power" and self.exponent < 0)
+
     def slope(self, level: FloatArray) -> FloatArray:
         """f'(level), elementwise."""
         if self.function == "linear":

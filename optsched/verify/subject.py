@@ -127,7 +127,9 @@ def _formulation(document: SolutionDocument, instance: Instance, findings: Findi
         findings.add("formulation", f"{owner.name} takes {', '.join(sorted(owner.accepts))}, not {instance.kind}")
         return None
     options = _options(owner, document.options, "options", findings)
-    constraints = [_constraint(item, f"constraints[{i}]", findings) for i, item in enumerate(document.constraints)]
+    constraints = [
+        _constraint(item, f"constraints[{i}]", instance, findings) for i, item in enumerate(document.constraints)
+    ]
     _check_own_constraints(document, instance, findings)
     known = [constraint for constraint in constraints if constraint is not None]
     if options is None or len(known) < len(constraints):
@@ -150,7 +152,7 @@ def _options(
     return options
 
 
-def _constraint(given: Mapping[str, Any], path: str, findings: Findings) -> SideConstraint | None:
+def _constraint(given: Mapping[str, Any], path: str, instance: Instance, findings: Findings) -> SideConstraint | None:
     kind = given.get("kind")
     if not isinstance(kind, str):
         findings.add(f"{path}.kind", f"found {show(kind)}, expected the kind of a side constraint")
@@ -161,7 +163,15 @@ def _constraint(given: Mapping[str, Any], path: str, findings: Findings) -> Side
         findings.add(f"{path}.kind", str(error))
         return None
     options = _options(owner, {key: value for key, value in given.items() if key != "kind"}, path, findings)
-    return None if options is None else owner(options)
+    if options is None:
+        return None
+    constraint = owner(options)
+    try:
+        constraint.check(instance)
+    except UsageError as error:
+        findings.add(path, str(error))
+        return None
+    return constraint
 
 
 def _check_own_constraints(document: SolutionDocument, instance: Instance, findings: Findings) -> None:

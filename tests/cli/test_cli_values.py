@@ -30,7 +30,8 @@ def test_no_duration(text: str) -> None:
     [
         ("true", True), ("false", False), ("null", None), ("3", 3), ("-2.5", -2.5), ("1e3", 1000.0), ('"3"', "3"),
         ("[1, 2]", [1, 2]), ('{"a": 1}', {"a": 1}), ("literal", "literal"), ("True", "True"), ("", ""),
-        ("NaN", "NaN"), ("Infinity", "Infinity"), ("1e999", "1e999"), ("{broken", "{broken"),
+        ("NaN", "NaN"), ("Infinity", "Infinity"), ("1e999", "1e999"), ("{broken", "{broken"), ("[a, b]", ["a", "b"]),
+        ("[v100]", ["v100"]), ("[1,x]", [1, "x"]), ("[]", []), ("[a, [b]]", "[a, [b]]"), ('[a, "b"]', '[a, "b"]'),
     ],
 )  # fmt: skip
 def test_value(text: str, expected: Any) -> None:
@@ -58,6 +59,11 @@ def test_pairs() -> None:
             {"kind": "budget", "limit": 1, "pools": ["a", "b"], "note": "x, y"},
         ),
         ('{"kind": "budget", "limit": 2}', {"kind": "budget", "limit": 2}),
+        ('pinned:jobs=["a","b,c=d"],pools=["v100"]', {"kind": "pinned", "jobs": ["a", "b,c=d"], "pools": ["v100"]}),
+        ('pinned:jobs=["a\\",x=1"],pools=v100', {"kind": "pinned", "jobs": ['a",x=1'], "pools": "v100"}),
+        ("pinned:jobs=[a,b],pools=[v100]", {"kind": "pinned", "jobs": ["a", "b"], "pools": ["v100"]}),
+        ('x:a={"b": [1, 2]},c=3', {"kind": "x", "a": {"b": [1, 2]}, "c": 3}),
+        ('x:a=5",b=2', {"kind": "x", "a": '5"', "b": 2}),
     ],
 )
 def test_constraint(text: str, expected: dict[str, Any]) -> None:

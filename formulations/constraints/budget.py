@@ -1,0 +1,81 @@
+"""A budget in USD per hour on what the GPUs that jobs hold cost."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from formulations.constraints.holdings import part_of
+from formulations.constraints.names import Amount, tenant_row
+from optsched.arrays import IntArray
+from optsched.candidates import Classes
+from optsched.errors import UsageError
+from optsched.formulation import FormulationOptions, SideConstraint
+from optsched.instance import Instance
+from optsched.program import SideRows
+
+
+class Budget(SideConstraint):
+    """The GPUs that jobs hold cost at most so much per hour, on average over time.
+
+    With p_c the price of the GPUs of column c in USD per hour (GPUs x share of each x ``cost_per_gpu_hour`` of the
+    pool), f_c the part of column c that is the tenant's (1 without ``tenant``; two jobs that share GPUs pay half each),
+    and B the limit:
+
+        sum_c f_c p_c x_c  <=  B                                                     (budget)
+
+    GPUs that nobody holds cost nothing. The price of an option (``cost``) is no part of it, nor is a total over the
+    lives of the jobs: for that give the cluster a consumable resource. A pool without a price on which a job that pays
+    could run is refused.
+
+    Options
+        limit    B, USD per hour.
+        tenant   name of the tenant whose jobs pay; without it all jobs do.
+
+    References
+        D. Narayanan et al., "Analysis and Exploitation of Dynamic Pricing in the Public Cloud for ML Training",
+        DISPA 2020 (prices per GPU hour, allocations as fractions of time).
+    """
+
+    kind = "budget"
+
+    class Options(FormulationOptions):
+        """Options of the budget."""
+
+        limit: Amount
+        tenant: str | None = None
+
+    options: Options
+
+    def check(self, instance: Instance) -> None:
+        """The tenant must exist."""
+        if self.options.tenant is not None:
+            tenant_row(self.kind, self.options.tenant, instance)
+
+    def labels(self, instance: Instance) -> IntArray | None:
+        """Whether a job pays."""
+        if self.options.tenant is None:
+            return None
+        row = tenant_row(self.kind, self.options.tenant, instance)
+        return np.where(instance.jobs_table.tenant == row, 1, 0)
+
+    def rows(self, C: Classes) -> SideRows | None:
+        """See the class."""
+        B, cluster = self.options.limit, C.instance.cluster
+        mine = self.labels(C.instance)
+        f = np.ones(C.columns) if mine is None else part_of(C, C.common(mine) == 1)
+        p = C.configurations.cost_per_hour(cluster)[C.configuration]
+        free = np.flatnonzero(np.isnan(p) & (f > 0))
+        if len(free):
+            pool = int(C.pool[free[0]])
+            raise UsageError(
+                f"budget: pool {cluster.pools[pool].name}, where {C.job_name(int(C.class_a[free[0]]))} can run, has no "
+                f"price, expected cluster.pools[{pool}].cost_per_gpu_hour in USD (0 if it costs nothing)"
+            )
+        spending = sp.csr_matrix(np.where(f > 0, f * p, 0.0)[np.newaxis, :])
+        spending.eliminate_zeros()
+        if spending.nnz == 0:
+            return None
+        who = "all jobs" if self.options.tenant is None else f"the jobs of tenant {self.options.tenant}"
+        words = f"{who} together spend at most {B:g} USD per hour (budget)"
+        return SideRows("budget", spending, np.array([-np.inf]), np.array([B]), lambda row: words)

@@ -1,0 +1,35 @@
+"""GPUs that columns hold, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.candidates import Classes
+
+
+def gpus_held(C: Classes) -> FloatArray:
+    """GPUs that one unit of each column holds, shape (N,): GPUs x share of each; 0 without a pool."""
+    share = C.configurations.share[C.configuration]
+    return np.where(C.pool >= 0, C.gpus * share, 0.0)
+
+
+def part_of(C: Classes, mine: BoolArray) -> FloatArray:
+    """Part of each column that belongs to the classes of a mask, shape (N,): a pair belongs to both, half each."""
+    other = np.where(C.alone, mine[C.class_a], mine[C.class_b])
+    return (mine[C.class_a].astype(np.float64) + other) / 2.0
+
+
+def usable_gpus(C: Classes, pools: IntArray) -> FloatArray:
+    """Usable GPUs of each pool, as the capacity rows count them; shape (pools,)."""
+    of_pool = np.zeros(len(C.instance.cluster.pools))
+    row = C.resources.pool
+    of_pool[row[row >= 0]] = C.capacity[row >= 0]
+    return of_pool[pools]
+
+
+def told(names: Sequence[str]) -> str:
+    """Names in a sentence: the first few."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

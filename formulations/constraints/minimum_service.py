@@ -1,0 +1,122 @@
+"""Minimum service: every job runs at least so much."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from pydantic import Field, model_validator
+
+from formulations.constraints.names import refused
+from formulations.constraints.selection import JobSelection, selected
+from formulations.isolated import Isolated
+from optsched.arrays import IntArray
+from optsched.candidates import Absence, Classes
+from optsched.formulation import SHOWN, Infeasible, SideConstraint
+from optsched.instance import Instance
+from optsched.instance.reading import show
+from optsched.program import SideRows
+from optsched.solution import Conflict
+
+
+class MinimumService(SideConstraint):
+    """Every job runs at least a fraction of the time, or at a fraction of its isolated throughput.
+
+    With a the fraction, for every class k of the jobs that are meant:
+
+        of=time       sum_c member_kc x_c  >=  n_k a                                 (minimum-service)
+        of=isolated   sum_c T_kc x_c       >=  n_k a iso_k
+
+    iso_k is the throughput of a job of class k, in steps/s, when every job of the program has its own slice of the
+    cluster (`formulations.isolated`); a <= 1 of it is always feasible without further constraints, and a = 1 is the
+    sharing incentive. Two jobs that share GPUs both run. Jobs in no program are not meant, except those named by
+    ``jobs``: one of these that can run nowhere makes the instance infeasible.
+
+    Options
+        fraction   a; of the time at most 1.
+        of         ``time`` or ``isolated``.
+        jobs       ids of the jobs that are meant.
+        tenant     only jobs of this tenant; without jobs, tenant and workload every job is meant.
+        workload   only jobs of this workload.
+
+    References
+        A. Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, section 3 (sharing incentive); D. Narayanan et al.,
+        OSDI 2020, section 4.4.
+    """
+
+    kind = "minimum-service"
+
+    class Options(JobSelection):
+        """Options of the minimum service."""
+
+        fraction: Annotated[float, Field(gt=0.0, le=1e6, allow_inf_nan=False)]
+        of: Literal["time", "isolated"] = "time"
+
+        @model_validator(mode="after")
+        def _within_time(self) -> MinimumService.Options:
+            if self.of == "time" and self.fraction > 1.0:
+                raise refused("fraction", show(self.fraction), "at most 1, all the time")
+            return self
+
+    options: Options
+
+    def check(self, instance: Instance) -> None:
+        """The jobs must exist."""
+        selected(self.kind, self.options, instance)
+
+    def labels(self, instance: Instance) -> IntArray | None:
+        """Whether a job is meant."""
+        if self.options.everybody:
+            return None
+        return selected(self.kind, self.options, instance).astype(np.int64)
+
+    def rows(self, C: Classes) -> SideRows | None:
+        """See the class."""
+        meant = selected(self.kind, self.options, C.instance)
+        if self.options.jobs is not None:
+            self._refuse_impossible(C, np.flatnonzero(meant & (C.candidates.absence == Absence.NO_COLUMN)))
+        k, a = np.flatnonzero(C.common(meant)), self.options.fraction
+        if len(k) == 0:
+            return None
+        matrix, unit = C.member, np.ones(len(C))
+        if self.options.of == "isolated":
+            matrix, unit = C.throughput, np.asarray(C.throughput @ Isolated().totals(C)) / C.count
+        lower = C.count * a * unit
+        return SideRows(
+            name="minimum-service",
+            matrix=sp.csr_matrix(matrix[k]),
+            lower=lower[k],
+            upper=np.full(len(k), np.inf),
+            describe=lambda row: self._words(C, int(k[row]), float(unit[k[row]])),
+        )
+
+    def _refuse_impossible(self, C: Classes, jobs: IntArray) -> None:
+        """Jobs that are named but can run nowhere."""
+        names, kinds = C.instance.jobs_table.names, C.candidates.kinds
+        if len(jobs):
+            raise Infeasible(
+                [
+                    Conflict(
+                        self.kind,
+                        -1,
+                        f"job {names[job]} runs at least {self._amount()} (minimum-service), but "
+                        f"{C.candidates.why_no_column(int(kinds.of_job[job]))}",
+                    )
+                    for job in jobs[:SHOWN].tolist()
+                ]
+            )
+
+    def _amount(self) -> str:
+        percent = f"{100 * self.options.fraction:g} %"
+        return f"{percent} of the time" if self.options.of == "time" else f"at {percent} of its isolated throughput"
+
+    def _words(self, C: Classes, k: int, unit: float) -> str:
+        each = " each" if C.count[k] > 1 else ""
+        if self.options.of == "time":
+            return f"{C.job_name(k)} must run {100 * self.options.fraction:g} % of the time{each} (minimum-service)"
+        pace = self.options.fraction * unit
+        return (
+            f"{C.job_name(k)} must make {pace:.4g} steps/s{each}, {100 * self.options.fraction:g} % of its isolated "
+            "throughput (minimum-service)"
+        )

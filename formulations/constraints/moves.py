@@ -1,0 +1,127 @@
+"""Bounded moves: jobs that run now mostly stay where they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from pydantic import model_validator
+
+from formulations.constraints.names import Amount, Share, refused
+from optsched.arrays import FloatArray, IntArray
+from optsched.candidates import Classes
+from optsched.formulation import SHOWN, FormulationOptions, Infeasible, SideConstraint
+from optsched.instance import Instance
+from optsched.program import SideRows
+from optsched.solution import Conflict
+
+NOT_RUNNING = -1
+
+
+class Moves(SideConstraint):
+    """Few of the jobs that run now leave the configuration in which they run.
+
+    Let R be the classes of jobs of the program that run now (``running``), S_k the columns that continue class k: those
+    in its present pool and, with ``gpus``, on as many GPUs as it holds there. The time that a job of k spends outside
+    of S_k, moved or waiting, is 1 - (1/n_k) sum over S_k of member_kc x_c. With M the limit and a the fraction:
+
+        sum_{k in R} ( n_k - sum_{c in S_k} member_kc x_c )  <=  M                   (moves)
+        sum_{c in S_k} member_kc x_c  >=  n_k a              for every k in R        (moves, with ``keep``)
+
+    In an integral program the left-hand side of the first row is the number of jobs that are moved or stopped; with
+    fractions of time it is the number expected at a random instant. A column that continues a job may put it on other
+    nodes of its pool: which these are is for the placement, which moves as few GPUs as it can. Jobs in no program are
+    not counted. A job without a column that continues it counts as moved; if there are more such jobs than M, or
+    one with ``keep``, the instance is infeasible and they are named.
+
+    Options
+        limit   M, a number of jobs; without it only ``keep`` counts.
+        keep    a, the fraction of the time that each of them stays; without it only ``limit`` counts.
+        gpus    whether running on another number of GPUs of the pool is a move.
+
+    References
+        H. Gog, M. Schwarzkopf, A. Gleave, R. Watson, S. Hand, "Firmament", OSDI 2016 (costs of preemption and
+        migration); G. Aggarwal, R. Motwani, A. Zhu, "The load rebalancing problem", SPAA 2003 (at most k moves).
+    """
+
+    kind = "moves"
+
+    class Options(FormulationOptions):
+        """Options of the bounded moves."""
+
+        limit: Amount | None = None
+        keep: Share | None = None
+        gpus: bool = True
+
+        @model_validator(mode="after")
+        def _some_bound(self) -> Moves.Options:
+            if self.limit is None and self.keep is None:
+                raise refused("", "neither", "limit (a number of jobs), keep (a fraction of the time), or both")
+            return self
+
+    options: Options
+
+    def labels(self, instance: Instance) -> IntArray | None:
+        """Where a job runs: a number for every pool, or pool and number of GPUs."""
+        _, _, label = self._now(instance)
+        return label
+
+    def rows(self, C: Classes) -> SideRows | None:
+        """See the class."""
+        pool, gpus, label = self._now(C.instance)
+        running = np.flatnonzero(C.common(label) != NOT_RUNNING)
+        if len(running) == 0:
+            return None
+        pool, gpus = pool[C.first], gpus[C.first]
+        member = C.member.tocoo()
+        stays = (C.pool[member.col] == pool[member.row]) & (pool[member.row] != NOT_RUNNING)
+        if self.options.gpus:
+            stays &= C.gpus[member.col] == gpus[member.row]
+        stay = sp.csr_matrix((member.data[stays], (member.row[stays], member.col[stays])), shape=member.shape)
+        self._refuse_impossible(C, running[np.diff(stay.indptr)[running] == 0])
+
+        M, a, n = self.options.limit, self.options.keep, C.count
+        parts: list[tuple[sp.csr_matrix, FloatArray]] = []
+        if M is not None:
+            parts.append((sp.csr_matrix(stay.sum(axis=0)), np.array([n[running].sum() - M])))
+        if a is not None:
+            parts.append((stay[running], a * n[running]))
+        first = 1 if M is not None else 0
+        lower = np.concatenate([side for _, side in parts])
+        return SideRows(
+            name="moves",
+            matrix=sp.csr_matrix(sp.vstack([matrix for matrix, _ in parts])),
+            lower=lower,
+            upper=np.full(len(lower), np.inf),
+            describe=lambda row: (
+                f"of the {n[running].sum():g} jobs that run now at most {M:g} are moved or stopped, on average (moves)"
+                if row < first
+                else f"{self._stays(C, int(running[row - first]))} at least {100 * (a or 0.0):g} % of the time (moves)"
+            ),
+        )
+
+    def _now(self, instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
+        """Present pool and number of GPUs of each job, and its label; `NOT_RUNNING` for jobs that wait."""
+        table = instance.jobs_table
+        pool, gpus = np.full((2, len(table)), NOT_RUNNING, np.int64)
+        rows = np.fromiter(table.running, np.int64, len(table.running))
+        pool[rows] = [row for row, _, _ in table.running.values()]
+        gpus[rows] = [len(names) for _, names, _ in table.running.values()]
+        pools = len(instance.cluster.pools)
+        return pool, gpus, np.where(pool >= 0, pool + pools * gpus, NOT_RUNNING) if self.options.gpus else pool
+
+    def _refuse_impossible(self, C: Classes, stranded: IntArray) -> None:
+        """Classes that nothing continues, if there are more than may move."""
+        M = self.options.limit
+        too_many = M is not None and C.count[stranded].sum() > M * (1 + 1e-9)
+        if len(stranded) and (too_many or (self.options.keep or 0.0) > 0):
+            raise Infeasible(
+                [
+                    Conflict(self.kind, -1, f"{self._stays(C, k)} (moves), but cannot run so any more")
+                    for k in stranded[:SHOWN].tolist()
+                ]
+            )
+
+    def _stays(self, C: Classes, k: int) -> str:
+        pool, gpus, _ = C.instance.jobs_table.running[int(C.first[k])]
+        many = f" on {len(gpus)} GPU" + ("s" if len(gpus) > 1 else "") if self.options.gpus else ""
+        return f"{C.job_name(k)} is to stay in {C.instance.cluster.pools[pool].name}{many}"

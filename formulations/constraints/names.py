@@ -1,0 +1,87 @@
+"""Names in the options of side constraints: found in the instance, or refused in words."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Annotated
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from optsched.arrays import IntArray
+from optsched.errors import UsageError
+from optsched.instance import Instance
+from optsched.instance.reading import listed, show
+
+Names = Annotated[
+    list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value), Field(min_length=1)
+]
+"""Several names; on the shell one may stand alone: ``pools=v100``."""
+Amount = Annotated[float, Field(ge=0.0, le=1e18, allow_inf_nan=False)]
+"""A number that may be 0."""
+Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+"""A fraction of something."""
+
+
+def refused(option: str, found: str, expected: str) -> PydanticCustomError:
+    """The error of a model's validator: the option (empty: several), what was found and what was expected."""
+    place = f".{option}" if option else ""
+    return PydanticCustomError("optsched", "{expected}", {"subpath": place, "found": found, "expected": expected})
+
+
+def pool_rows(kind: str, names: Sequence[str] | None, instance: Instance) -> IntArray:
+    """Rows of pools; all of them for None. Raises `UsageError`."""
+    known = instance.cluster.pool_index
+    if names is None:
+        return np.arange(len(known), dtype=np.int64)
+    for place, name in enumerate(names):
+        if name not in known:
+            raise _unknown(kind, f"pools[{place}]", name, "pools", list(known))
+    return np.unique(np.array([known[name] for name in names], np.int64))
+
+
+def tenant_row(kind: str, name: str, instance: Instance) -> int:
+    """Row of a tenant; raises `UsageError`."""
+    known = [tenant.name for tenant in instance.tenants]
+    if name not in known:
+        raise _unknown(kind, "tenant", name, "tenants", known)
+    return known.index(name)
+
+
+def workload_row(kind: str, name: str, instance: Instance) -> int:
+    """Row of a workload; raises `UsageError`."""
+    known = [workload.name for workload in instance.workloads]
+    if name not in known:
+        raise _unknown(kind, "workload", name, "workloads", known)
+    return known.index(name)
+
+
+def job_rows(kind: str, names: Sequence[str], instance: Instance) -> IntArray:
+    """Rows of jobs, each named once; raises `UsageError`."""
+    known = instance.jobs_table.names
+    rows = np.zeros(len(names), np.int64)
+    first: dict[str, int] = {}
+    for place, name in enumerate(names):
+        try:
+            rows[place] = known.index(name)
+        except KeyError:
+            expected = f"the id of a job of the instance{_hint(name, [known[row] for row in range(len(known))])}"
+            raise UsageError(f"{kind}: jobs[{place}]: found {show(name)}, expected {expected}") from None
+        if first.setdefault(name, place) != place:
+            raise UsageError(f"{kind}: jobs[{place}]: found {show(name)} a second time, expected each job once")
+    return rows
+
+
+def _unknown(kind: str, path: str, name: str, what: str, known: Sequence[str]) -> UsageError:
+    if not known:
+        return UsageError(f"{kind}: {path}: found {show(name)}, but the instance has no {what}")
+    return UsageError(
+        f"{kind}: {path}: found {show(name)}, expected one of the {what} {listed(known)}{_hint(name, known)}"
+    )
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""

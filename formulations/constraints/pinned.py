@@ -1,0 +1,164 @@
+"""Pinned and forbidden: in which pools, and on how many GPUs, jobs may run."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated
+
+import numpy as np
+import scipy.sparse as sp
+from pydantic import BeforeValidator, Field, model_validator
+
+from formulations.constraints.holdings import told
+from formulations.constraints.names import Names, pool_rows, refused
+from formulations.constraints.selection import JobSelection, selected
+from optsched.arrays import BoolArray, IntArray
+from optsched.candidates import Classes
+from optsched.formulation import SideConstraint
+from optsched.instance import Instance
+from optsched.program import SideRows
+
+Counts = Annotated[
+    list[Annotated[int, Field(ge=1, strict=True)]],
+    BeforeValidator(lambda value: [value] if isinstance(value, int) else value),
+    Field(min_length=1),
+]
+"""Numbers of GPUs; one may stand alone."""
+
+
+class Ways(JobSelection):
+    """Options that select jobs and ways to run."""
+
+    pools: Names | None = None
+    gpus: Counts | None = None
+
+    @model_validator(mode="after")
+    def _some_way(self) -> Ways:
+        if self.pools is None and self.gpus is None:
+            raise refused("", "neither", "pools, gpus, or both")
+        return self
+
+
+class _OfWays(SideConstraint):
+    """What pinned and forbidden have in common."""
+
+    options: Ways
+
+    def check(self, instance: Instance) -> None:
+        """Jobs and pools must exist."""
+        selected(self.kind, self.options, instance)
+        pool_rows(self.kind, self.options.pools, instance)
+
+    def labels(self, instance: Instance) -> IntArray | None:
+        """Whether a job is meant."""
+        if self.options.everybody:
+            return None
+        return selected(self.kind, self.options, instance).astype(np.int64)
+
+    def rows(self, C: Classes) -> SideRows | None:
+        """See the class."""
+        mine = C.common(selected(self.kind, self.options, C.instance))
+        barred = sp.csr_matrix(C.member > 0, dtype=np.float64)  # a pair is barred by either of its jobs
+        barred = sp.csr_matrix(sp.diags_array(mine.astype(np.float64)) @ barred @ sp.diags_array(self._barred(C) * 1.0))
+        barred.eliminate_zeros()
+        k = np.flatnonzero(np.diff(barred.indptr))
+        if len(k) == 0:
+            return None
+        return SideRows.bar(self.kind, sp.csr_matrix(barred[k]), lambda row: self._words(C.job_name(int(k[row]))))
+
+    def _named(self, C: Classes) -> BoolArray:
+        """Mask of the columns in a pool and on a number of GPUs that the options name, shape (N,)."""
+        named = np.ones(C.columns, bool)
+        if self.options.pools is not None:
+            named &= np.isin(C.pool, pool_rows(self.kind, self.options.pools, C.instance))
+        if self.options.gpus is not None:
+            named &= np.isin(C.gpus, self.options.gpus)
+        return named
+
+    def _ways(self) -> str:
+        pools = "" if self.options.pools is None else f" in {told(self.options.pools)}"
+        counts = self.options.gpus
+        if counts is None:
+            return pools
+        return f"{pools} on {told([str(count) for count in counts])} GPU" + ("s" if counts != [1] else "")
+
+    @abstractmethod
+    def _barred(self, C: Classes) -> BoolArray:
+        """Mask of the columns that the jobs may not use, shape (N,)."""
+
+    @abstractmethod
+    def _words(self, job: str) -> str:
+        """The requirement."""
+
+
+class Pinned(_OfWays):
+    """The jobs run in some pools, or on some numbers of GPUs, and nowhere else.
+
+    With J the jobs and A the columns in one of ``pools`` and on one of ``gpus`` (where these are given), for every
+    class k of J:
+
+        sum of x_c  ==  0   over the columns c of k that are not in A                (pinned)
+
+    A column that uses no pool is in none of ``pools``. Two jobs share GPUs only where both may run. A job that is left
+    nowhere to run, by this and all other constraints of its kind together, makes the instance infeasible and is named.
+    Running nowhere is no matter of this constraint: see `formulations.constraints.minimum_service`.
+
+    Options
+        pools      names of the pools.
+        gpus       numbers of GPUs, of the column as a whole.
+        jobs       ids of the jobs in J.
+        tenant     only jobs of this tenant; without jobs, tenant and workload every job is in J.
+        workload   only jobs of this workload.
+
+    References
+        A. Tumanov et al., "TetriSched", EuroSys 2016 (placement preferences as sets of equivalent resources).
+    """
+
+    kind = "pinned"
+
+    class Options(Ways):
+        """Options of pinned."""
+
+    options: Options
+
+    def _barred(self, C: Classes) -> BoolArray:
+        return ~self._named(C)
+
+    def _words(self, job: str) -> str:
+        return f"{job} may run only{self._ways()} (pinned)"
+
+
+class Forbidden(_OfWays):
+    """The jobs do not run in some pools, or on some numbers of GPUs.
+
+    With J the jobs and F the columns in one of ``pools`` and on one of ``gpus`` (where these are given), for every
+    class k of J:
+
+        sum of x_c  ==  0   over the columns c of k that are in F                    (forbidden)
+
+    Two jobs share GPUs only where both may run. A job that is left nowhere to run, by this and all other constraints of
+    its kind together, makes the instance infeasible and is named.
+
+    Options
+        pools      names of the pools.
+        gpus       numbers of GPUs, of the column as a whole; with pools: these numbers in these pools.
+        jobs       ids of the jobs in J.
+        tenant     only jobs of this tenant; without jobs, tenant and workload every job is in J.
+        workload   only jobs of this workload.
+
+    References
+        A. Tumanov et al., "TetriSched", EuroSys 2016 (placement preferences as sets of equivalent resources).
+    """
+
+    kind = "forbidden"
+
+    class Options(Ways):
+        """Options of forbidden."""
+
+    options: Options
+
+    def _barred(self, C: Classes) -> BoolArray:
+        return self._named(C)
+
+    def _words(self, job: str) -> str:
+        return f"{job} may not run{self._ways()} (forbidden)"

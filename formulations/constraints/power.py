@@ -1,0 +1,88 @@
+"""A cap on the power that GPUs draw."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from formulations.constraints.holdings import gpus_held, told, usable_gpus
+from formulations.constraints.names import Amount, Names, pool_rows
+from optsched.arrays import FloatArray, IntArray
+from optsched.candidates import Classes
+from optsched.errors import UsageError
+from optsched.formulation import FormulationOptions, Infeasible, SideConstraint
+from optsched.instance import Instance
+from optsched.program import SideRows
+from optsched.solution import Conflict
+
+
+class Power(SideConstraint):
+    """The GPUs draw at most so much power, on average over time.
+
+    With g_c the GPUs of column c on the pools j that count, w_j and v_j what a busy and an idle GPU of pool j draw in W
+    (``watts_per_gpu``, ``watts_idle``), W_j usable GPUs, and P the limit in W:
+
+        sum_c g_c (w_j - v_j) x_c  +  sum_j v_j W_j  <=  P                           (power)
+
+    GPUs that a job holds count as busy, of a share of a GPU that share. Without ``idle`` v_j = 0: only GPUs in use
+    count. A pool that does not say what it draws is refused.
+
+    Options
+        limit   P, W.
+        idle    whether idle GPUs draw ``watts_idle``.
+        pools   names of the pools that count, such as those behind one fuse; without it all.
+
+    References
+        C. Lefurgy, X. Wang, M. Ware, "Power capping: a prelude to power shifting", Cluster Computing 11(2), 2008.
+    """
+
+    kind = "power"
+
+    class Options(FormulationOptions):
+        """Options of the cap."""
+
+        limit: Amount
+        idle: bool = True
+        pools: Names | None = None
+
+    options: Options
+
+    def check(self, instance: Instance) -> None:
+        """The pools must exist."""
+        pool_rows(self.kind, self.options.pools, instance)
+
+    def rows(self, C: Classes) -> SideRows | None:
+        """See the class."""
+        P, idle = self.options.limit, self.options.idle
+        j = pool_rows(self.kind, self.options.pools, C.instance)
+        W = usable_gpus(C, j)
+        counts = np.isin(C.pool, j)
+        used = j[np.isin(j, C.pool)]
+        w = self._watts(C, "watts_per_gpu", used)
+        v = self._watts(C, "watts_idle", j[W > 0]) if idle else np.zeros(len(C.instance.cluster.pools))
+        g = np.where(counts, gpus_held(C), 0.0)
+        at_rest = float(v[j] @ W)
+        draw = sp.csr_matrix(np.where(counts, g * (w - v)[C.pool], 0.0)[np.newaxis, :])
+        draw.eliminate_zeros()
+        names = "all pools" if self.options.pools is None else told([C.instance.cluster.pools[i].name for i in j])
+        of_that = f", of which they draw {at_rest:g} W idle" if idle else " while in use"
+        words = f"the GPUs of {names} draw at most {P:g} W{of_that} (power)"
+        if at_rest > P and (draw.data >= 0).all():
+            raise Infeasible([Conflict("power", -1, f"{words}: more than allowed before any job runs")])
+        if draw.nnz == 0:
+            return None
+        return SideRows("power", draw, np.array([-np.inf]), np.array([P - at_rest]), lambda row: words)
+
+    def _watts(self, C: Classes, field: str, needed: IntArray) -> FloatArray:
+        """W per GPU of each pool by field; 0 for pools that are not needed; raises `UsageError` for one that is."""
+        watts = np.zeros(len(C.instance.cluster.pools))
+        for row in needed.tolist():
+            stated = getattr(C.instance.cluster.pools[row], field)
+            if stated is None:
+                way_out = ", or idle=false" if field == "watts_idle" else ""
+                raise UsageError(
+                    f"power: pool {C.instance.cluster.pools[row].name} does not say what its GPUs draw, expected "
+                    f"cluster.pools[{row}].{field} in W{way_out}"
+                )
+            watts[row] = stated
+        return watts

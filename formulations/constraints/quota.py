@@ -1,0 +1,166 @@
+"""Quota and minimum share: how many GPUs a tenant's jobs hold at most, and at least."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from pydantic import model_validator
+
+from formulations.constraints.holdings import gpus_held, part_of, told, usable_gpus
+from formulations.constraints.names import Amount, Names, Share, pool_rows, refused, tenant_row
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.candidates import Classes
+from optsched.formulation import FormulationOptions, Infeasible, SideConstraint
+from optsched.instance import Instance
+from optsched.program import SideRows
+from optsched.solution import Conflict
+
+
+class TenantGpus(FormulationOptions):
+    """Options that name a tenant and an amount of GPUs."""
+
+    tenant: str
+    gpus: Amount | None = None
+    share: Share | None = None
+    pools: Names | None = None
+
+    @model_validator(mode="after")
+    def _one_amount(self) -> TenantGpus:
+        if (self.gpus is None) == (self.share is None):
+            found = "neither" if self.gpus is None else "both"
+            raise refused("", found, "either gpus (a number of GPUs) or share (a fraction of them)")
+        return self
+
+
+class _OfTenant(SideConstraint):
+    """What quota and minimum share have in common."""
+
+    options: TenantGpus
+
+    def check(self, instance: Instance) -> None:
+        """Tenant and pools must exist."""
+        tenant_row(self.kind, self.options.tenant, instance)
+        pool_rows(self.kind, self.options.pools, instance)
+
+    def labels(self, instance: Instance) -> IntArray | None:
+        """Whether a job is the tenant's."""
+        row = tenant_row(self.kind, self.options.tenant, instance)
+        return np.where(instance.jobs_table.tenant == row, 1, 0)
+
+    def _mine(self, C: Classes) -> BoolArray:
+        row = tenant_row(self.kind, self.options.tenant, C.instance)
+        return C.common(np.asarray(C.instance.jobs_table.tenant == row))
+
+    def _held(self, C: Classes) -> FloatArray:
+        """f_c g_c of each column on the pools that count, shape (N,)."""
+        pools = pool_rows(self.kind, self.options.pools, C.instance)
+        return np.where(np.isin(C.pool, pools), part_of(C, self._mine(C)) * gpus_held(C), 0.0)
+
+    def _amount(self, C: Classes) -> float:
+        """G: the number of GPUs, or the share of those that are usable."""
+        if self.options.gpus is not None:
+            return self.options.gpus
+        assert self.options.share is not None
+        pools = pool_rows(self.kind, self.options.pools, C.instance)
+        return self.options.share * float(usable_gpus(C, pools).sum())
+
+    def _words(self, C: Classes, bound: str, amount: float) -> str:
+        pools = "" if self.options.pools is None else f" of {told(self.options.pools)}"
+        what = f"{amount:g} GPU" + ("s" if amount != 1 else "")
+        share = "" if self.options.share is None else f" ({100 * self.options.share:g} % of those usable)"
+        return f"the jobs of tenant {self.options.tenant} hold {bound} {what}{pools}{share} ({self.kind})"
+
+
+class Quota(_OfTenant):
+    """A tenant's jobs hold at most so many GPUs, on average over time.
+
+    With g_c the GPUs of column c (GPUs x share of each) on the pools that count, and f_c the part of the column that is
+    the tenant's (1 for its job alone, 1/2 for a pair of its job with that of another, 1 for a pair of its jobs):
+
+        sum_c f_c g_c x_c  <=  G                                                     (quota)
+
+    Options
+        tenant   name of the tenant.
+        gpus     G, GPUs; GPU hours per hour, if you like.
+        share    G as a fraction of the usable GPUs; either this or ``gpus``.
+        pools    names of the pools that count; without it all.
+
+    References
+        A. Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, section 1 (slots and quotas of users);
+        A. Verma et al., "Large-scale cluster management at Google with Borg", EuroSys 2015, section 2.5.
+    """
+
+    kind = "quota"
+
+    class Options(TenantGpus):
+        """Options of the quota."""
+
+    options: Options
+
+    def rows(self, C: Classes) -> SideRows | None:
+        """See the class."""
+        held, G = sp.csr_matrix(self._held(C)[np.newaxis, :]), self._amount(C)
+        held.eliminate_zeros()
+        if held.nnz == 0:
+            return None
+        words = self._words(C, "at most", G)
+        return SideRows("quota", held, np.array([-np.inf]), np.array([G]), lambda row: words)
+
+
+class MinimumShare(_OfTenant):
+    """A tenant's jobs hold at least so many GPUs, on average over time.
+
+    f_c and g_c as in `Quota`; d_k GPUs of the largest column of class k alone on the pools that count:
+
+        sum_c f_c g_c x_c  >=  min(G, D),    D = sum_k n_k d_k over the tenant's classes           (minimum-share)
+
+    D is what the tenant's jobs could hold if each ran in its largest configuration all the time. With
+    ``up_to_demand=false`` the right-hand side is G, and a tenant whose jobs cannot hold it makes the instance
+    infeasible. D knows nothing of capacities and of other constraints: what they do not leave is infeasible.
+
+    Options
+        tenant         name of the tenant.
+        gpus           G, GPUs.
+        share          G as a fraction of the usable GPUs; either this or ``gpus``.
+        pools          names of the pools that count; without it all.
+        up_to_demand   whether the tenant's demand D limits what is set aside for it.
+
+    References
+        A. Verma et al., "Large-scale cluster management at Google with Borg", EuroSys 2015, section 2.5 (quota as a
+        promise); Apache Hadoop, "Fair Scheduler", property ``minResources``.
+    """
+
+    kind = "minimum-share"
+
+    class Options(TenantGpus):
+        """Options of the minimum share."""
+
+        up_to_demand: bool = True
+
+    options: Options
+
+    def rows(self, C: Classes) -> SideRows | None:
+        """See the class."""
+        held, G = self._held(C), self._amount(C)
+        if self.options.up_to_demand:
+            G = min(G, self._demand(C, held, C.alone))
+        elif (most := self._demand(C, held, np.ones(C.columns, bool))) * (1 + 1e-9) < G:
+            can = f"in all they can hold {most:g}" if most > 0 else "none of them can hold any now"
+            raise Infeasible([Conflict(self.kind, -1, f"{self._words(C, 'at least', G)}, but {can}")])
+        if G <= 0:
+            return None
+        words = self._words(C, "at least", G)
+        matrix = sp.csr_matrix(held[np.newaxis, :])
+        matrix.eliminate_zeros()
+        return SideRows("minimum-share", matrix, np.array([G]), np.array([np.inf]), lambda row: words)
+
+    def _demand(self, C: Classes, held: FloatArray, among: BoolArray) -> float:
+        """GPUs of the tenant's classes, each job in the column where it holds most; half of a shared one."""
+        largest = np.zeros(len(C))
+        mine = self._mine(C)
+        for members, there in ((C.class_a, among), (C.class_b, among & ~C.alone)):
+            column = np.flatnonzero(there)
+            column = column[mine[members[column]]]
+            both = np.where(C.alone[column], False, mine[C.class_a[column]] & mine[C.class_b[column]])
+            np.maximum.at(largest, members[column], held[column] / np.where(both, 2.0, 1.0))
+        return float(C.count @ largest)

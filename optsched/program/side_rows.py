@@ -1,0 +1,64 @@
+"""Rows over the columns of the classes that side constraints add to an allocation program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray
+
+
+@dataclass(frozen=True)
+class SideRows:
+    """Rows over the columns of the classes that a side constraint adds: lower <= matrix @ x <= upper.
+
+    Attributes
+    ----------
+    name : str
+    matrix : csr_matrix, shape (rows, N)
+    lower, upper : FloatArray, shape (rows,)
+    describe : callable
+        Row number -> the requirement in the user's words, for the explanation of conflicts.
+    relax : str
+        What is done where not all requirements can be met: ``none`` (the program is infeasible), ``shortfall`` (rows
+        fall short by as little as possible in total) or ``count`` (as few rows as possible are given up); such rows
+        have a lower side only, above 0.
+    weight : FloatArray or None, shape (rows,)
+        What giving way counts, row by row (None: 1).
+    slack : FloatArray or None, shape (rows,)
+        By how much lower sides are below what is meant, because a solver met them up to its tolerance only.
+    broken : tuple of str
+        Requirements that nothing can meet and that have no row, in words, where rows may give way.
+    barring : bool
+        The rows say where jobs may not run: one that they leave nowhere makes the program infeasible, even if its
+        utility could do without it.
+    """
+
+    name: str
+    matrix: sp.csr_matrix
+    lower: FloatArray
+    upper: FloatArray
+    describe: Callable[[int], str]
+    relax: str = "none"
+    weight: FloatArray | None = None
+    slack: FloatArray | None = None
+    broken: tuple[str, ...] = ()
+    barring: bool = False
+
+    @classmethod
+    def bar(cls, name: str, matrix: sp.csr_matrix, describe: Callable[[int], str]) -> SideRows:
+        """Rows of a matrix with nothing negative that say where jobs may not run."""
+        zero = np.zeros(matrix.shape[0])
+        return cls(name, matrix, zero, zero, describe, barring=True)
+
+    @property
+    def closed(self) -> sp.csr_matrix:
+        """The rows that leave nothing to their columns, shape (rows, N), with all other rows empty."""
+        least = np.asarray(self.matrix.min(axis=1).todense()).ravel() if self.matrix.nnz else np.zeros(len(self.upper))
+        rows = (self.upper == 0) & (least >= 0)
+        closed = sp.csr_matrix(sp.diags_array(rows.astype(np.float64)) @ self.matrix)
+        closed.eliminate_zeros()
+        return closed
