@@ -47,7 +47,8 @@ def formulations(
         else:
             shell.print(*_one(document))
         return 0
-    found = [described(load_formulation(item)) for item in names("formulation")]
+    owners = {load_formulation(item).name: load_formulation(item) for item in names("formulation")}  # aliases once
+    found = [described(owners[item]) for item in sorted(owners)]
     constraints = [described(load_constraint(item)) for item in names("constraint")]
     if as_json:
         shell.document({"formulations": found, "constraints": constraints})

@@ -57,14 +57,13 @@ def _check_relaxing(
         findings.add("stages", "expected a first stage that says which requirements give way, and by how much")
         return None
     stage, short = stages[0], np.array(stages[0].kept["short"])
-    whole = all(rows.relax == "count" for rows in relaxation.rows)
     if short.shape != relaxation.weight.shape or not ((short >= 0) & (short <= 1)).all():
         findings.add(f"{path}.kept.short", f"expected {len(relaxation.weight)} parts between 0 and 1, one per row")
         return None
     findings.close(f"{path}.value", stage.value, relaxation.value(short), "what its parts add up to")
     findings.same(f"{path}.words", stage.words, list(relaxation.words(short)))
-    if not whole:
-        arrays = relaxation.to_linear().arrays
+    arrays = relaxation.to_linear().arrays
+    if not arrays.is_integer:
         duals = stage.duals or {}
         if {block.name: len(block) for block in arrays.rows} != {name: len(block) for name, block in duals.items()}:
             findings.add(f"{path}.duals", "they are not those of the rows of its program")
