@@ -1,4 +1,4 @@
-"""The whole grid: formulation x packing x side constraint x solver is solved and certified, or refused in a sentence."""
+"""Formulation x packing x side constraint x solver: all is solved and certified, or refused in a sentence."""
 
 from __future__ import annotations
 
@@ -83,9 +83,7 @@ def check(formulation: str, packed: bool, constraint: str, solver: str) -> str:
     given = CONSTRAINTS[constraint]
     constraints = [] if constraint == "none" else [{"kind": constraint} | given]
     try:
-        solution = optsched.solve(
-            instance(packed), formulation, constraints=constraints, solver=solver, work_limit=10**6
-        )
+        solution = optsched.solve(instance(packed), formulation, constraints=constraints, solver=solver, time_limit=10)
     except OptschedError as error:
         told = str(error)
         assert told and "\n" not in told and "Traceback" not in told, told
@@ -124,7 +122,7 @@ def solvers() -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("solver", ["highs-ipm", "clarabel", "glop", "scip"])
+@pytest.mark.parametrize("solver", ["highs-ipm", "clarabel", "glop"])
 def test_by_other_solvers(solver: str) -> None:
     for formulation in FORMULATIONS:
         check(formulation, True, "none", solver)
