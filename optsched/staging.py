@@ -82,8 +82,7 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Ans
     final = filling.final()
     if session is None:
         return Answer(final, engine.solve_allocation(final), tuple(stages))
-    session.become(engine.build(filling.last))
-    values = engine.run(session)
+    values = _last(engine, session, filling)
     if values.x is None or values.termination in NO_OPTIMUM:
         return _stopped(engine, filling, values, last, stages)
     arrays = engine.build(lambda: final.to_linear().arrays)
@@ -112,6 +111,16 @@ def _farthest(engine: Engine, session: Session, filling: Filling, path: Path) ->
             return number, values
         step = min(2 * step, high - low) if high == len(path.breaks) else max((high - low) // 2, 1)
         number = min(low + step - 1, high - 1) if high == len(path.breaks) else (low + high) // 2
+
+
+def _last(engine: Engine, session: Session, filling: Filling) -> Values:
+    """The last program; looser where a solver finds nothing, certified as if it were not."""
+    while True:
+        session.become(engine.build(filling.last))
+        values = engine.run(session)
+        if values.termination not in NO_OPTIMUM or filling.loose >= LOOSEST:
+            return values
+        filling.loose *= 10.0
 
 
 def _duals(engine: Engine, values: Values, arrays: LinearArrays) -> FloatArray:
@@ -146,8 +155,8 @@ def settled(program: AllocationProgram, stages: Sequence[Stage]) -> AllocationPr
     return filling.final()
 
 
-def replayed(filling: Filling, stage: Stage) -> float | None:
-    """Take a stage as it was solved; returns the bound on its value that its duals give.
+def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
+    """Take a stage as it was solved; returns the bound on its value that its duals give, and the unit of its rise.
 
     Raises
     ------
@@ -166,4 +175,4 @@ def replayed(filling: Filling, stage: Stage) -> float | None:
     bound = dual_bound(arrays, y)
     filling.freeze(path, number, stage.value, y)
     low, high = path.segment(number)
-    return None if bound is None else low + bound * high
+    return None if bound is None else low + bound * high, high
