@@ -250,7 +250,8 @@ class Engine:
             session.become(arrays)
         x = self._cleaned(program, replace(best, objective=value))
         value = program.value(x)
-        arrays, best = program.tangent(x).arrays, replace(best, objective=value)
+        arrays = program.tangent(x).arrays
+        best = replace(best, objective=value, y=_scaled_to(arrays, best.y))
         return self.certified(arrays, best, x, program.complete(x), value, best.y)
 
     def build(self, build: Callable[[], T]) -> T:
@@ -399,6 +400,17 @@ class Engine:
 
 def _tangent(program: AllocationProgram, value: float) -> LinearArrays:
     return program.tangent_at(value).arrays
+
+
+def _scaled_to(arrays: LinearArrays, y: FloatArray | None) -> FloatArray | None:
+    """Duals of one tangent as duals of another: scaled so that the reduced cost of t, the last column, is 0 there.
+
+    All other reduced costs keep their signs, and the bound is off by the square of the distance of the two, not by it.
+    """
+    if y is None or y.shape != arrays.row_upper.shape:
+        return y
+    weight = float((arrays.A[:, [-1]].T @ y)[0])
+    return y * (arrays.cost[-1] / weight) if np.isfinite(weight) and weight > 0 else y
 
 
 def _without_noise(y: FloatArray, arrays: LinearArrays) -> FloatArray:
