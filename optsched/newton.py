@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from optsched.arrays import FloatArray
 from optsched.engine import Engine
 from optsched.outcome import NO_OPTIMUM, Outcome
 from optsched.program import AllocationProgram, LinearArrays
@@ -47,8 +48,20 @@ def _solve(engine: Engine, program: AllocationProgram, arrays: LinearArrays, sol
         session.become(arrays)
     x = engine.cleaned(program, replace(best, objective=value))
     value = program.value(x)
-    arrays, best = program.tangent(x).arrays, replace(best, objective=value)
+    arrays = program.tangent(x).arrays
+    best = replace(best, objective=value, y=_scaled_to(arrays, best.y))
     return engine.certified(arrays, best, x, program.complete(x), value, best.y, program=program)
+
+
+def _scaled_to(arrays: LinearArrays, y: FloatArray | None) -> FloatArray | None:
+    """Duals of one tangent as duals of another: scaled so that the reduced cost of t, the last column, is 0 there.
+
+    All other reduced costs keep their signs, and the bound is off by the square of the distance of the two, not by it.
+    """
+    if y is None or y.shape != arrays.row_upper.shape:
+        return y
+    weight = float((arrays.A[:, [-1]].T @ y)[0])
+    return y * (arrays.cost[-1] / weight) if np.isfinite(weight) and weight > 0 else y
 
 
 def _tangent(program: AllocationProgram, value: float) -> LinearArrays:

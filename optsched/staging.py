@@ -94,23 +94,22 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Ans
         if values.x is None or values.termination is not Termination.OPTIMAL:
             return _stopped(engine, filling, values, last, stages)
         y = _duals(engine, values, session.arrays)
-        low = float(path.breaks[number])
-        clock = max(path.start, min(low + float(values.x[program.classes.columns]), float(path.breaks[-1])))
+        low, high = path.segment(number)
+        clock = low + min(max(float(values.x[program.classes.columns]), 0.0) * high, high - low)
         bound = dual_bound(session.arrays, y)
         frozen = filling.freeze(path, number, clock, y)
         if not frozen.any():
             raise SolverCrashed(f"solver {engine.name} gave duals that do not tell who holds the level at {clock:.9g}")
         log.info("filling: level %.6g on the clock, %d classes held", clock, int(frozen.sum()))
         stages.append(
-            Stage(FILLING, clock, None if bound is None else low + bound, _blocks(session.arrays, y),
+            Stage(FILLING, clock, None if bound is None else low + bound * high, _blocks(session.arrays, y),
                   {"segment": np.array([float(number)]), "slack": np.array([filling.loose])})
         )  # fmt: skip
         last = values
     final = filling.final()
     if session is None:
         return Answer(final, engine.solve_allocation(final), tuple(stages))
-    session.become(engine.build(filling.last))
-    values = engine.run(session)
+    values = _last(engine, session, filling)
     if values.x is None or values.termination in NO_OPTIMUM:
         return _stopped(engine, filling, values, last, stages)
     arrays = engine.build(lambda: final.to_linear().arrays)
@@ -125,21 +124,30 @@ def _farthest(engine: Engine, session: Session, filling: Filling, path: Path) ->
         values = engine.run(session)
         if values.termination in (*STOPPED, Termination.IMPRECISE):
             return number, values
-        width = float(path.breaks[min(number + 1, len(path.breaks) - 1)] - path.breaks[number])
+        start, end = path.segment(number)
         nothing = values.x is None or values.termination in NO_OPTIMUM
         rise = -np.inf if nothing or values.x is None else float(values.x[filling.program.classes.columns])
-        slack = REACHED * float(path.breaks[-1])
         if nothing and number == low and filling.loose < LOOSEST:
             filling.loose *= 10.0  # the solver met the levels of the stages before less closely than that
             continue
-        if number > low and rise < -slack:
+        if number > low and rise < -REACHED:
             high = number
-        elif number + 1 < high and rise >= width * (1.0 - REACHED):
+        elif number + 1 < high and rise * end >= (end - start) * (1.0 - REACHED):
             low = number + 1
         else:
             return number, values
         step = min(2 * step, high - low) if high == len(path.breaks) else max((high - low) // 2, 1)
         number = min(low + step - 1, high - 1) if high == len(path.breaks) else (low + high) // 2
+
+
+def _last(engine: Engine, session: Session, filling: Filling) -> Values:
+    """The last program; looser where a solver finds nothing, certified as if it were not."""
+    while True:
+        session.become(engine.build(filling.last))
+        values = engine.run(session)
+        if values.termination not in NO_OPTIMUM or filling.loose >= LOOSEST:
+            return values
+        filling.loose *= 10.0
 
 
 def _duals(engine: Engine, values: Values, arrays: LinearArrays) -> FloatArray:
@@ -177,8 +185,8 @@ def settled(program: AllocationProgram, stages: Sequence[Stage]) -> AllocationPr
     return filling.final()
 
 
-def replayed(filling: Filling, stage: Stage) -> float | None:
-    """Take a stage as it was solved; returns the bound on its value that its duals give.
+def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
+    """Take a stage as it was solved; returns the bound on its value that its duals give, and the unit of its rise.
 
     Raises
     ------
@@ -196,4 +204,5 @@ def replayed(filling: Filling, stage: Stage) -> float | None:
     y = np.concatenate([duals[block.name] for block in arrays.rows])
     bound = dual_bound(arrays, y)
     filling.freeze(path, number, stage.value, y)
-    return None if bound is None else float(path.breaks[number]) + bound
+    low, high = path.segment(number)
+    return None if bound is None else low + bound * high, high

@@ -5,13 +5,14 @@ that they can have at all (alone, all the time): the clock of these events and t
 are in closed form. How far along the path the cluster's capacity reaches is for a linear program to say, one segment
 of the path between two events at a time:
 
-    maximise  d   s.t.  level_k(x) >= L_k + r_k d   for every class k,  time, capacity, side rows,  d <= width
+    maximise  d   s.t.  level_k(x) >= L_k + r_k e d   for every class k,  time, capacity, side rows,  e d <= width
 
-L_k is the level at the segment's start, r_k the rate there (0 for who is frozen or waits). Where the optimum lies
-inside the segment, somebody is held: a class with a positive dual has this level in every optimal solution, as
-complementary slackness says, and so cannot rise while nobody falls. It is frozen, and the others go on. A class that
-waits at level 0, and whose columns all have a negative reduced cost, has nothing in any optimal solution: it is frozen
-at 0. The duals so prove the whole vector of levels, stage by stage.
+L_k is the level at the segment's start, r_k the rate there (0 for who is frozen or waits), and e the clock at its end,
+the unit of the rise: clocks may differ by eighteen orders of magnitude where weights do, d does not. Where the
+optimum lies inside the segment, somebody is held: a class with a positive dual has this level in every optimal
+solution, as complementary slackness says, and so cannot rise while nobody falls. It is frozen, and the others go on.
+A class that waits at level 0, and whose columns all have a negative reduced cost, has nothing in any optimal solution:
+it is frozen at 0. The duals so prove the whole vector of levels, stage by stage.
 """
 
 from __future__ import annotations
@@ -59,6 +60,11 @@ class Path:
     begins: FloatArray
     ends: FloatArray
     breaks: FloatArray
+
+    def segment(self, number: int) -> tuple[float, float]:
+        """Clocks at which a segment begins and ends; the last one has no width."""
+        low, high = self.breaks[number], self.breaks[min(number + 1, len(self.breaks) - 1)]
+        return float(low), max(float(high), np.finfo(float).tiny)
 
     def at(self, clock: float) -> tuple[FloatArray, FloatArray]:
         """Level and rate of every class at a clock (after the events of that clock), both of shape (K,)."""
@@ -175,14 +181,14 @@ class Filling:
     def segment(self, path: Path, number: int) -> LinearArrays:
         """The linear program of one segment of a path; all have the same rows and columns."""
         base, C = self._base, self.program.classes
-        low, high = path.breaks[number], path.breaks[min(number + 1, len(path.breaks) - 1)]
-        level, rate = path.at(float(low))
+        low, high = path.segment(number)
+        level, rate = path.at(low)
         column, rows = C.columns, base.row_block("levels").slice
         data = base.A.data.copy()
-        data[base.A.indptr[column] : base.A.indptr[column + 1]] = -C.count * rate
+        data[base.A.indptr[column] : base.A.indptr[column + 1]] = -C.count * rate * high
         row_lower, lower, upper = base.row_lower.copy(), base.lower.copy(), base.upper.copy()
         row_lower[rows] = C.count * np.where(rate > 0, level, level * (1.0 - self.loose))
-        lower[column], upper[column] = -max(high, np.finfo(float).tiny), high - low
+        lower[column], upper[column] = -1.0, (high - low) / high
         implied_lower, implied_upper = base.implied_lower.copy(), base.implied_upper.copy()
         implied_lower[column], implied_upper[column] = lower[column], upper[column]
         return replace(
@@ -202,7 +208,7 @@ class Filling:
         level, _ = path.at(clock)
         before = self.frozen.copy()
         self.frozen = self.frozen | (path.ends <= clock * (1 + SAME))
-        pull = C.count * rate * np.maximum(-y[arrays.row_block("levels").slice], 0.0)
+        pull = C.count * rate * path.segment(number)[1] * np.maximum(-y[arrays.row_block("levels").slice], 0.0)
         # where the end of the segment holds the rise, the duals of the levels are rounding
         held = (pull > HELD * pull.max(initial=0.0)) & (pull.sum() > HOLDING)
         self.level, self.clock = np.where(before, self.level, level), clock

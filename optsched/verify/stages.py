@@ -86,7 +86,7 @@ def _check_stage(filling: Filling, stage: StageDocument, path: str, findings: Fi
         return False
     start = filling.clock
     try:
-        bound = replayed(filling, _stage(stage))
+        bound, unit = replayed(filling, _stage(stage))
     except ValueError as error:
         findings.add(path, str(error))
         return False
@@ -94,7 +94,7 @@ def _check_stage(filling: Filling, stage: StageDocument, path: str, findings: Fi
     if stage.value < start * (1 - OPTIMALITY):
         findings.add(f"{path}.value", f"found {stage.value!r}, below {start!r}, which was reached before")
     excess = stage.value - (np.inf if bound is None else bound)
-    if not abs(excess) <= OPTIMALITY * max(abs(stage.value), abs(start)):
+    if not abs(excess) <= OPTIMALITY * unit:  # no level rises by more than its highest in a unit of the clock
         findings.add(f"{path}.value", f"found {stage.value!r}, but its duals prove {bound!r}")
     return len(findings) == before
 
