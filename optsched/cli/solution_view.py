@@ -38,7 +38,7 @@ STOPPED = {
     "work_limit": "the work limit was reached",
     "gap_limit": "the gap is small enough",
     "interrupted": "interrupted",
-    "imprecise": "the solver made no more progress",
+    "imprecise": "the solver gets no more precise",
 }
 PROOF = {
     "dual": "bound recomputed from the duals",
