@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from formulations.reference_rates import pool_gpus, reference_columns
+from formulations.reference_rates import pool_gpus, reference_columns, refuse_rateless
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine
@@ -39,6 +39,7 @@ class Isolated(Formulation):
 
     def build(self, C: Classes) -> AllocationProgram:
         """The polyhedron that the rule's allocation must lie in, with the total throughput as its value."""
+        refuse_rateless(C)
         return AllocationProgram(C, Total(np.ones(len(C))), C.throughput)
 
     def shares(self, C: Classes) -> FloatArray:

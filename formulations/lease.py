@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
+from formulations.reference_rates import refuse_endless
 from optsched.arrays import FloatArray, IntArray, ranges
 from optsched.candidates import Absence, Classes
 from optsched.errors import InvalidInput, UsageError
@@ -220,13 +221,14 @@ class _Leases:
         able[C.class_a[self.o][self.b <= self.l]] = True
         asked = np.isfinite(C.deadline)
         asked[C.class_a[self.o]] = True
+        refuse_endless(C, np.flatnonzero(asked))
         stuck = np.flatnonzero(asked & ~able & ~C.soft_deadline).tolist()
-        conflicts = [Conflict("take", k, self._needs(k)) for k in stuck[:20]]
+        conflicts = [Conflict("take", k, self._needs(k)) for k in stuck]
         table = C.instance.jobs_table
         lost = np.flatnonzero(
             np.isfinite(table.deadline) & ~table.soft_deadline & (C.candidates.absence == Absence.NO_COLUMN)
         )
-        for job in lost[:20].tolist():
+        for job in lost.tolist():
             why = C.candidates.why_no_column(int(C.candidates.kinds.of_job[job]))
             conflicts.append(Conflict("take", -1, f"job {table.names[job]} has a deadline, but {why}"))
         if conflicts:

@@ -196,10 +196,17 @@ def unplaced(jobs: tuple[tuple[str, str], ...]) -> Iterator[RenderableType]:
         yield f"... and {len(reasons) - 20:,} more reasons (use -o or --json)"
 
 
+def conflict_words(solution: Solution) -> str:
+    """What is wrong with the conflicts of a solution: rows of a program conflict, others can be met by nothing."""
+    if solution.certificate.proof != "rule":
+        return "These requirements cannot all hold:"
+    return "This cannot be met:" if len(solution.conflicts) == 1 else "None of these can be met, each for itself:"
+
+
 def conflicts(solution: Solution) -> Iterator[RenderableType]:
-    """The requirements that cannot all hold."""
+    """The requirements that cannot all hold, or of which none can, each for itself."""
     if not solution.conflicts:
         return
     yield ""
-    yield heading("These requirements cannot all hold:")
+    yield heading(conflict_words(solution))
     yield bullets(conflict.words for conflict in solution.conflicts)
