@@ -24,6 +24,9 @@ MOST_SLOTS = 3_000_000
 ROUNDING = 1e-9
 
 
+WAITS = "waits, as others are planned first"
+
+
 class Allox(Formulation):
     """Run every job once, without interruption, on one GPU; minimise the sum of the times from arrival to end.
 
@@ -81,12 +84,11 @@ class Allox(Formulation):
 
     def classes(self, candidates: Candidates) -> Classes:
         """Classes of the jobs that are planned; every job is one where some keep their GPUs, as these are not alike."""
-        if (candidates.absence == Absence.HELD_BACK).any():  # by an earlier call
-            candidates = candidates.holding_back(np.zeros(len(candidates.absence), bool))
+        candidates = candidates.without_jobs(np.zeros(len(candidates.absence), bool), "")  # of an earlier call
         kept = self._kept(candidates)
         candidates = candidates.per_job() if kept.any() else candidates
         if self.options.alpha < 1:
-            candidates = candidates.holding_back(self._too_young(candidates, kept))
+            candidates = candidates.without_jobs(self._too_young(candidates, kept), WAITS)
         return super().classes(candidates)
 
     def build(self, C: Classes) -> LinearPlan:

@@ -12,8 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
+from formulations.reference_rates import refuse_endless
 from optsched.arrays import FloatArray, IntArray, ranges
-from optsched.candidates import Absence, Classes
+from optsched.candidates import Absence, Candidates, Classes
 from optsched.errors import InvalidInput, UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.instance.reading import show
@@ -23,6 +24,7 @@ from optsched.solution.plan import LinearPlan
 
 MOST_COLUMNS = 2_000_000
 ROUNDING = 1e-9
+BEST_EFFORT = "it has no deadline: best effort, not planned"
 FirstLease = Literal["ignore", "minimise", "maximise", "random"]
 Capacity = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
@@ -49,7 +51,7 @@ class Lease(Formulation):
         capacity  sum_o g_ro X_ot  <=  G_rt                                        every resource and lease
         S, X >= 0 integer;  X_ot = 0 for t >= l_o
     A job stays on its option, so it never changes GPU type. Jobs without a deadline are best effort: they are no part
-    of the plan. A soft deadline may be missed; the job then has no lease and no value.
+    of the plan, and listed as unplaced. A soft deadline may be missed; the job then has no lease and no value.
 
     Options
         first_lease   what the GPUs used in the first lease are worth: ``ignore`` them, ``minimise`` or ``maximise``
@@ -74,6 +76,17 @@ class Lease(Formulation):
         first_lease: FirstLease = "ignore"
         admission: bool = False
         capacity: dict[str, Annotated[list[Capacity], Field(min_length=1)]] = Field(default_factory=dict)
+
+    def classes(self, candidates: Candidates) -> Classes:
+        """Classes of the jobs with a deadline; the others are unplaced."""
+        stated = np.array(
+            [_deadline(attributes) for attributes in candidates.configurations.attribute_sets], np.float64
+        )
+        columns, row = candidates.columns, candidates.configurations.attributes[candidates.configuration]
+        asked = np.zeros(len(candidates.kinds) + 1, bool)  # the last is of jobs without a kind
+        asked[columns.kind[~np.isnan(stated[row])]] = True
+        free = np.isinf(candidates.instance.jobs_table.deadline) & ~asked[candidates.kinds.of_job]
+        return super().classes(candidates.without_jobs(free, BEST_EFFORT))
 
     def build(self, C: Classes) -> LinearPlan:
         """See the class."""
@@ -220,13 +233,14 @@ class _Leases:
         able[C.class_a[self.o][self.b <= self.l]] = True
         asked = np.isfinite(C.deadline)
         asked[C.class_a[self.o]] = True
+        refuse_endless(C, np.flatnonzero(asked))
         stuck = np.flatnonzero(asked & ~able & ~C.soft_deadline).tolist()
-        conflicts = [Conflict("take", k, self._needs(k)) for k in stuck[:20]]
+        conflicts = [Conflict("take", k, self._needs(k)) for k in stuck]
         table = C.instance.jobs_table
         lost = np.flatnonzero(
             np.isfinite(table.deadline) & ~table.soft_deadline & (C.candidates.absence == Absence.NO_COLUMN)
         )
-        for job in lost[:20].tolist():
+        for job in lost.tolist():
             why = C.candidates.why_no_column(int(C.candidates.kinds.of_job[job]))
             conflicts.append(Conflict("take", -1, f"job {table.names[job]} has a deadline, but {why}"))
         if conflicts:

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
+from formulations.reference_rates import refuse_endless
 from optsched.arrays import FloatArray, IntArray, ranges
 from optsched.candidates import Classes
 from optsched.errors import UsageError
@@ -82,21 +83,22 @@ class MakespanUnrelated(Formulation):
 
 
 def _usable_columns(C: Classes) -> IntArray:
-    """Columns without a partner that fit into every capacity; raises `Infeasible` for a class with none."""
+    """Columns without a partner that end and fit into every capacity.
+
+    Raises `Infeasible` for a class with none, `InvalidInput` for one that would never end.
+    """
+    refuse_endless(C, np.arange(len(C)))
     use = C.usage.tocoo()
     fits = C.alone & np.isfinite(C.duration)
     fits[use.col[use.data > C.capacity[use.row] * (1 + 1e-9)]] = False
     has = np.zeros(len(C), bool)
     has[C.class_a[fits]] = True
     if not has.all():
-        raise Infeasible(
-            [
-                Conflict(
-                    "one", int(k), f"{C.job_name(int(k))} needs more than the whole capacity in every configuration"
-                )
-                for k in np.flatnonzero(~has)[:20]
-            ]
-        )
+        alone = np.zeros(len(C), bool)
+        alone[C.class_a[C.alone]] = True
+        why = np.where(alone, "needs more than the whole capacity in every configuration", "cannot run alone")
+        stuck = np.flatnonzero(~has).tolist()
+        raise Infeasible([Conflict("one", k, f"{C.job_name(k)} {why[k]}") for k in stuck])
     return np.flatnonzero(fits).astype(np.int64)
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 
-from formulations.reference_rates import fastest, proportional, reference_columns
+from formulations.reference_rates import fastest, proportional, reference_columns, refuse_rateless
 from optsched.candidates import Classes
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.program import AllocationProgram, Total
@@ -48,6 +48,7 @@ class MaxThroughput(Formulation):
 
     def build(self, C: Classes) -> AllocationProgram:
         """See the class."""
+        refuse_rateless(C)
         m = np.ones(len(C))
         if self.options.normalise == "proportional":
             _, T = reference_columns(C)

@@ -85,12 +85,31 @@ def fastest(C: Classes) -> FloatArray:
     return best
 
 
-def without_rate(C: Classes, k: int) -> InvalidInput:
+def refuse_endless(C: Classes, k: IntArray) -> None:
+    """Raise `InvalidInput` for one of the classes ``k`` that would never end: no option has a duration or a rate.
+
+    Classes that cannot run alone are left to others.
+    """
+    alone, ends = np.zeros(len(C), bool), np.zeros(len(C), bool)
+    alone[C.class_a[C.alone]] = True
+    ends[C.class_a[C.alone & np.isfinite(C.duration)]] = True
+    endless = k[alone[k] & ~ends[k]]
+    if len(endless):
+        raise without_rate(C, int(endless[0]), "one of them, as jobs run to their end")
+
+
+def refuse_rateless(C: Classes) -> None:
+    """Raise `InvalidInput` if no class has a rate in any column: a sum of throughputs says nothing of such jobs."""
+    if len(C) and not C.throughput.sum() > 0:
+        raise without_rate(C, 0)
+
+
+def without_rate(C: Classes, k: int, expected: str = "a rate, as fractions of time are asked for") -> InvalidInput:
     """The error of a job whose options state neither throughput nor duration."""
     job = int(C.first[k])
     name = C.instance.jobs_table.names[job]
     return InvalidInput(
         f"jobs[{job}].options",
         f"no throughput or duration (job {name!r})",
-        "a rate, as fractions of time are asked for",
+        expected,
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from formulations.max_throughput import MaxThroughput
+from formulations.reference_rates import refuse_rateless
 from optsched.arrays import FloatArray
 from optsched.candidates import Absence, Candidates, Classes
 from optsched.engine import Engine
@@ -78,6 +79,7 @@ class Rule(Formulation):
 
     def build(self, C: Classes) -> AllocationProgram:
         """The polyhedron that the rule's allocation must lie in, with the total throughput as its value."""
+        refuse_rateless(C)
         return AllocationProgram(C, Total(np.ones(len(C))), C.throughput, integral=self.integral)
 
     def random(self, engine: Engine) -> np.random.Generator:

@@ -81,7 +81,7 @@ def solve(
     time_limit : float, optional
         Seconds; the incumbent is returned.
     work_limit : int, optional
-        Iterations or nodes: stops reproducibly.
+        Iterations, nodes, or conflicts (CP-SAT): stops reproducibly.
     gap : float, optional
         Relative gap at which an integer program may stop.
     start : Solution, file or array, optional

@@ -18,9 +18,9 @@ from optsched.arrays import FloatArray
 from optsched.engine import Engine
 from optsched.errors import InvalidInput, UsageError
 from optsched.formats.mps import ProgramNames, ReadProgram, program_names, read_program
-from optsched.formats.sol import SUFFIX, read_sol, sol_text
+from optsched.formats.sol import SUFFIX, read_sol, read_start, sol_text
 from optsched.instance.files import pretty_json
-from optsched.instance.reading import parse_json, read_bytes, show
+from optsched.instance.reading import named, parse_json, read_bytes, show
 from optsched.outcome import Outcome
 from optsched.program import LinearArrays, LinearProgram
 from optsched.proof import proved_linear
@@ -218,7 +218,7 @@ def solve_program(
     loaded = time.perf_counter()
     engine = Engine(load_solver, solver, limits, prove)
     if start is not None:
-        engine.start = point_of(start, given.names.columns)
+        engine.start = point_of(start, given.names.columns, given.arrays.objective)
     outcome = proved_linear(engine, given.arrays, engine.solve_linear(given.arrays))
     record = SolverRecord(
         outcome.solver.name, outcome.solver.version(), dict(limits.options), limits.seed, engine.reason,
@@ -237,8 +237,13 @@ def _as_read(program: str | Path | LinearProgram | LinearArrays | ReadProgram) -
     return ReadProgram(arrays, program_names(arrays), "program")
 
 
-def point_of(source: PointSource, names: tuple[str, ...]) -> FloatArray:
-    """A point in the order of the columns from what a user gives as one; raises `InvalidInput` or `UsageError`."""
+def point_of(
+    source: PointSource, names: tuple[str, ...], objective: Callable[[FloatArray], float] | None = None
+) -> FloatArray:
+    """A point in the order of the columns from what a user gives as one; raises `InvalidInput` or `UsageError`.
+
+    With the program's objective a ``.sol`` file that may be of another program is told in the log.
+    """
     if isinstance(source, np.ndarray):
         if source.shape != (len(names),):
             raise UsageError(f"start: found the shape {source.shape}, expected ({len(names)},), the columns")
@@ -246,7 +251,7 @@ def point_of(source: PointSource, names: tuple[str, ...]) -> FloatArray:
     where = "start"
     if isinstance(source, str | Path):
         if Path(source).suffix.lower() == SUFFIX:
-            return read_sol(source, names)
+            return read_sol(source, names) if objective is None else read_start(source, names, objective)
         where, source = str(source), _values_of(Path(source))
     place = {name: number for number, name in enumerate(names)}
     x = np.zeros(len(names))
@@ -260,7 +265,9 @@ def point_of(source: PointSource, names: tuple[str, ...]) -> FloatArray:
 
 
 def _values_of(path: Path) -> Mapping[str, Any]:
-    document = parse_json(read_bytes(path), "start")
+    data = read_bytes(path)
+    with named(path):
+        document = parse_json(data, "start")
     values = document.get("values") if isinstance(document, dict) and document.get("format") == FORMAT else None
     if not isinstance(values, dict):
         raise InvalidInput(

@@ -32,13 +32,15 @@ class InvalidInput(OptschedError):
         What stands there, in the user's words.
     expected : str
         What should stand there.
+    file : str
+        The file that it stands in; empty if it is in none.
     """
 
     exit_code = 3
 
-    def __init__(self, path: str, found: str, expected: str) -> None:
-        self.path, self.found, self.expected = path, found, expected
-        where = f"{path}: " if path else ""
+    def __init__(self, path: str, found: str, expected: str, file: str = "") -> None:
+        self.path, self.found, self.expected, self.file = path, found, expected, file
+        where = "".join(f"{part}: " for part in (file, path) if part)
         super().__init__(f"{where}found {found}, expected {expected}")
 
 

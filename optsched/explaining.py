@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,8 +22,10 @@ from optsched.solution.job_explanation import (
     Payment,
     Way,
     binding_rows,
+    left_for,
     payments_of,
     share_of,
+    share_of_plan,
     ways_of,
 )
 from optsched.solution.reduced_costs import ReducedCosts, reduced_costs
@@ -49,6 +51,8 @@ class JobExplanation:
         steps/s.
     unplaced : str or None
         Why it is in no program.
+    why_nothing : str or None
+        Why a job that is in the program gets nothing, where that can be said in words.
     pays : tuple of Payment
     binding : tuple of Binding
     ways : tuple of Way
@@ -65,6 +69,7 @@ class JobExplanation:
     gets: tuple[Mapping[str, Any], ...]
     throughput: float
     unplaced: str | None
+    why_nothing: str | None
     pays: tuple[Payment, ...]
     binding: tuple[Binding, ...]
     ways: tuple[Way, ...]
@@ -91,6 +96,7 @@ class JobExplanation:
             "job": self.job,
             "like": self.like,
             "unplaced": self.unplaced,
+            "why_nothing": self.why_nothing,
             "gets": [dict(record) for record in self.gets],
             "throughput": self.throughput,
             "pays": [payment.to_document() for payment in self.pays],
@@ -125,6 +131,7 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
         gets=tuple(_records(solution, row)),
         throughput=solution.throughput.get(job, 0.0),
         unplaced=absent,
+        why_nothing=None,
         pays=(),
         binding=(),
         ways=(),
@@ -136,18 +143,25 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
     program = _program(formulation, C, solution.stages)
     allocation = solution.allocation
     if allocation is None or solution.schedule is not None or program is None:
-        share = None if allocation is None or solution.schedule is not None else share_of(allocation, row)
-        return replace(bare, ways=ways_of(C, row, share, None, 1.0))
+        planned = formulation.plans_ahead or solution.schedule is not None
+        share = None if allocation is None else share_of(allocation, row)
+        if solution.schedule is not None:
+            share = share_of_plan(solution.schedule, row)
+        ways = ways_of(C, row, share, None, 1.0, planned=planned)
+        return replace(bare, ways=ways, why_nothing=_why_nothing(solution, bare.gets, ways))
     costs = None if bare.no_prices else _costs(solution, formulation, program)
     if costs is None and bare.no_prices is None:
         bare = replace(bare, no_prices="The duals of this solution are not those of one program: there are no prices.")
     x = formulation.optimum(C, allocation.x, by_class(C, solution.figures))
     share, worth = share_of(allocation, row), formulation.worth_of_duals(program, x)
+    left = left_for(allocation, share) if allocation.integral else None
+    ways = ways_of(C, row, share, costs, worth, left=left)
     return replace(
         bare,
         pays=payments_of(C, share, {} if costs is None else solution.prices),
         binding=binding_rows(program, x, row, share, costs, worth),
-        ways=ways_of(C, row, share, costs, worth),
+        ways=ways,
+        why_nothing=_why_nothing(solution, bare.gets, ways),
     )
 
 
@@ -159,6 +173,25 @@ def _row_of(solution: Solution, job: str) -> int:
         close = difflib.get_close_matches(job, [names[row] for row in range(len(names))], n=1, cutoff=0.0)
         hint = f"; the closest is {close[0]}" if close else ""
         raise UsageError(f"{solution.instance.name} has no job {show(job)}{hint}") from None
+
+
+def _why_nothing(solution: Solution, gets: Sequence[Mapping[str, Any]], ways: Sequence[Way]) -> str | None:
+    """Of infeasible instances, plans and whole jobs; what fractions cost is told by prices."""
+    if gets:
+        return None
+    if solution.status is Status.INFEASIBLE:
+        return "not all requirements can be met"
+    if solution.allocation is None:
+        return "no answer was found"
+    proven = solution.status is Status.OPTIMAL
+    if solution.schedule is not None:
+        return "no plan with it is worth more" if proven else "the best plan found leaves it out"
+    if not solution.allocation.integral:
+        return None
+    if all(way.lacks for way in ways):
+        words = "there is no room for it beside the other jobs"
+        return words + (", and no other choice of jobs is worth more" if proven else "")
+    return "there is room for it, but it would not be worth more"
 
 
 def _why_no_prices(solution: Solution) -> str | None:

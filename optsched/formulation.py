@@ -51,12 +51,18 @@ class FormulationOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+MOST_NAMED = 20
+"""Requirements that are told one by one where each of them can be met by nothing."""
+
+
 class Infeasible(Exception):
-    """Raised by a side constraint that no allocation can meet; carries the requirement in words."""
+    """Raised where requirements can be met by nothing, each for itself; carries them in words."""
 
     def __init__(self, conflicts: Sequence[Conflict]) -> None:
         super().__init__("; ".join(conflict.words for conflict in conflicts))
-        self.conflicts = tuple(conflicts)
+        named, more = conflicts[:MOST_NAMED], len(conflicts) - MOST_NAMED
+        rest = [Conflict(conflicts[0].block, -1, f"and {more:,} more of this kind")] if more > 0 else []
+        self.conflicts = (*named, *rest)
 
 
 class SideConstraint(ABC):

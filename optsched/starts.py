@@ -14,7 +14,7 @@ from optsched.assembly import make_formulation
 from optsched.candidates import Candidates, Classes
 from optsched.errors import InvalidInput, UsageError
 from optsched.formats.mps import allocation_names, linear_program
-from optsched.formats.sol import SUFFIX, read_sol, sol_text
+from optsched.formats.sol import SUFFIX, read_start, sol_text
 from optsched.formulation import Formulation, Infeasible
 from optsched.instance.reading import validate
 from optsched.program import AllocationProgram, LinearArrays
@@ -66,8 +66,9 @@ def start_point(source: StartSource, formulation: Formulation, candidates: Candi
 
 def _from_names(path: Path, program: AllocationProgram) -> FloatArray:
     """From names as `optsched export` writes them; auxiliary columns are recomputed later."""
-    names = allocation_names(program, program.to_linear().arrays)
-    return program.allocation_of(read_sol(path, names.columns))
+    arrays = program.to_linear().arrays
+    names = allocation_names(program, arrays)
+    return program.allocation_of(read_start(path, names.columns, arrays.objective))
 
 
 # --- plans ---------------------------------------------------------------------------------------------------------
@@ -80,7 +81,7 @@ def _plan_start(source: StartSource, plan: Plan) -> FloatArray:
     if isinstance(source, str | Path) and Path(source).suffix.lower() == SUFFIX:
         lowered = time_indexed(plan.timeline) if isinstance(plan, TimelinePlan) else None
         arrays = linear_program(plan).arrays
-        point = read_sol(Path(source), allocation_names(plan, arrays).columns)
+        point = read_start(Path(source), allocation_names(plan, arrays).columns, arrays.objective)
         return point if lowered is None else np.concatenate(lowered.read(point)).astype(np.float64)
     schedule = _schedule(source, plan.classes)
     try:
@@ -118,7 +119,9 @@ def _document(source: Solution | Mapping[str, Any] | str | Path) -> SolutionDocu
     findings = Findings()
     document = read_solution(source, findings)
     if document is None:
-        raise InvalidInput("start", f"no solution ({findings.items[0]})", "a solution file of optsched, or a .sol file")
+        file = str(source) if isinstance(source, str | Path) else ""
+        told = f"no solution ({findings.items[0]})"
+        raise InvalidInput("start", told, "a solution file of optsched, or a .sol file", file)
     return document
 
 
@@ -128,7 +131,9 @@ def _from_rows(rows: list[AllocationRow], C: Classes) -> FloatArray:
         found = resolver.resolve(row, f"allocation[{index}]", dropped)
         if found is not None:
             x[found[2]] += row.fraction
-    log.info("start: %d rows of the allocation, %d of them no longer possible", len(rows), len(dropped))
+    level = logging.WARNING if len(dropped) else logging.INFO
+    none = ": nothing is left of it" if dropped.items and not x.any() else ""
+    log.log(level, "start: %d rows of the allocation, %d of them no longer possible%s", len(rows), len(dropped), none)
     for finding in dropped.items:
         log.debug("start: left out %s", finding)
     return x

@@ -224,7 +224,6 @@ def test_side_rows_that_hold_a_job_are_told_with_their_price() -> None:
         ("max-throughput", {"integral": True}, "An integer program or a rule has no prices."),
         ("isolated", {}, "An integer program or a rule has no prices."),
         ("makespan-unrelated", {}, "A plan of whole jobs has no prices."),
-        ("lease", {}, "A plan of whole jobs has no prices."),
     ],
 )
 def test_without_prices_the_columns_are_told_alone(formulation: str, options: dict[str, Any], words: str) -> None:
@@ -244,6 +243,45 @@ def test_a_plan_tells_the_stretches() -> None:
     told = explain_job(solution, "resnet-50-1")
     assert list(told.gets) == [row for row in solution.schedule.to_records() if row["job"] == "resnet-50-1"] != []
     assert told.binding == told.pays == ()
+    (chosen,) = (way for way in told.ways if way.in_use)
+    (stretch,) = told.gets
+    assert chosen.configuration["pool"] == stretch["pool"]
+    assert chosen.seconds == pytest.approx(stretch["end"] - stretch["start"], rel=0.01)  # in whole units
+    assert told.why_nothing is None and all(way.seconds for way in told.ways)
+
+
+def test_whole_jobs_tell_what_there_is_too_little_of() -> None:
+    """Two jobs of 3 GPUs on 4: the one that is worth less has 1 left."""
+    ways = [{"pool": "v100", "gpus": 3, "duration": 60, "value": 5}]
+    jobs = [{"id": "dear", "options": [ways[0] | {"value": 9}]}, {"id": "cheap", "options": ways}]
+    instance = of_jobs(jobs)
+    told = explain_job(optsched.solve(instance, "multiple-choice"), "cheap")
+    assert told.gets == () and told.ways[0].value == 5.0
+    assert (dict(told.ways[0].uses), dict(told.ways[0].lacks)) == ({"v100": 3.0}, {"v100": 1.0})
+    assert (
+        told.why_nothing == "there is no room for it beside the other jobs, and no other choice of jobs is worth more"
+    )
+    (way,) = explain_job(optsched.solve(instance, "multiple-choice"), "dear").ways
+    assert way.in_use and not way.lacks
+
+
+def test_a_job_that_a_plan_leaves_out() -> None:
+    """One lease before the deadline of both, GPUs for one of them."""
+    job = {"deadline": 360.0, "options": [{"pool": "v100", "gpus": 3, "duration": 60}]}
+    instance = of_jobs([job | {"id": "a", "weight": 2}, job | {"id": "b", "weight": 1, "deadline_kind": "soft"}])
+    solution = optsched.solve(instance, "lease")
+    left_out = "a" if {row["job"] for row in solution.schedule.to_records()} == {"b"} else "b"
+    told = explain_job(solution, left_out)
+    assert told.why_nothing == "no plan with it is worth more" and not told.ways[0].in_use
+    assert told.to_document()["why_nothing"] == told.why_nothing
+
+
+def of_jobs(jobs: list[dict[str, Any]]) -> optsched.Instance:
+    """On one pool of 4 GPUs."""
+    cluster = {"pools": [{"name": "v100", "nodes": 1, "gpus_per_node": 4}]}
+    return optsched.Instance.from_document(
+        {"format": "optsched-instance/1", "round": 360, "cluster": cluster, "jobs": jobs}
+    )
 
 
 def test_a_point_that_is_not_optimal_has_no_prices() -> None:
@@ -274,6 +312,7 @@ def test_an_infeasible_instance_tells_its_conflicts() -> None:
     solution = optsched.solve("@infeasible")
     told = explain_job(solution, "gpt-2-xl-3")
     assert told.gets == () and told.ways != () and told.to_document()["conflicts"] != []
+    assert told.why_nothing == "not all requirements can be met"
     assert told.no_prices == "Nothing was found: there are no prices."
 
 

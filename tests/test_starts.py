@@ -75,6 +75,30 @@ def test_what_is_gone_is_left_out(previous: tuple[optsched.Solution, Path], capl
     assert f'start: left out allocation[0].job: found "{gone}"' in caplog.text
 
 
+def test_what_a_start_is_worth_is_told_without_being_asked(
+    previous: tuple[optsched.Solution, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    _, folder = previous
+    with caplog.at_level(logging.WARNING, "optsched"):
+        optsched.solve("@quickstart", **INTEGRAL, start=folder / "s.json")
+        optsched.solve("@quickstart", **INTEGRAL, start=folder / "s.sol")
+        assert caplog.text == ""
+        optsched.solve("@topology", **INTEGRAL, start=folder / "s.json")
+    assert "of them no longer possible: nothing is left of it" in caplog.text
+
+
+def test_a_point_of_another_program_is_told(
+    previous: tuple[optsched.Solution, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """All these programs have columns x_0, x_1, ..."""
+    solution, folder = previous
+    with caplog.at_level(logging.WARNING, "optsched"):
+        optsched.solve("@quickstart", "makespan", start=folder / "s.sol")
+    assert "s.sol names 44 of the program's 45 columns, the others (t) start at 0" in caplog.text
+    assert f"s.sol states the objective {solution.objective:.9g}, its point has 0 here" in caplog.text
+    assert "it may be of another program" in caplog.text
+
+
 def test_a_start_that_no_longer_fits_is_scaled_down(previous: tuple[optsched.Solution, Path]) -> None:
     _, folder = previous
     document = json.loads(shipped_path("quickstart").read_text())
@@ -95,7 +119,7 @@ def test_who_takes_no_start_says_so(previous: tuple[optsched.Solution, Path]) ->
 
 def test_starts_that_are_none(tmp_path: Path) -> None:
     for name, text, message in (
-        ("a.json", "{}", "start: found no solution"),
+        ("a.json", "{}", r"a\.json: start: found no solution"),
         ("b.json", "[]", "start: found no solution"),
         ("c.json", "{", "not JSON"),
         ("d.sol", "x_9999 1", r"d\.sol:1: found column .x_9999."),

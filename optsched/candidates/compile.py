@@ -47,6 +47,8 @@ class Candidates:
         Columns that cannot run, each with its `Drop`.
     aggregate : bool
         False: every job is a class of its own (`per_job`), for comparison.
+    not_meant : pair of a mask of jobs and words, optional
+        Jobs that the formulation does not deal with, and why (`without_jobs`).
     """
 
     instance: Instance
@@ -58,6 +60,7 @@ class Candidates:
     usage: sp.csr_matrix
     dropped: KindColumns
     aggregate: bool = True
+    not_meant: tuple[BoolArray, str] | None = None
     _classes: dict[tuple[frozenset[str] | bytes, ...], Classes] = field(default_factory=dict, repr=False, compare=False)
 
     def classes(self, reads: frozenset[str], labels: Sequence[IntArray] = ()) -> Classes:
@@ -116,14 +119,14 @@ class Candidates:
             drop=np.where(back, Drop.KEPT, self.dropped.drop).astype(np.uint8),
         )
         both = KindColumns.concatenate([self.columns, dropped])
-        return replace(_candidates(self.instance, self.kinds, both), aggregate=self.aggregate)
+        made = _candidates(self.instance, self.kinds, both)
+        return replace(made, aggregate=self.aggregate, not_meant=self.not_meant)
 
-    def holding_back(self, jobs: BoolArray) -> Candidates:
-        """The same candidates without these jobs, a mask over all: a formulation plans others before them."""
-        absence = self.kinds.absence.copy()
-        absence[absence == Absence.HELD_BACK] = Absence.PRESENT
-        absence[jobs & (absence == Absence.PRESENT)] = Absence.HELD_BACK
-        return replace(self, kinds=replace(self.kinds, absence=absence), _classes={})
+    def without_jobs(self, jobs: BoolArray, why: str) -> Candidates:
+        """The same candidates without jobs that a formulation does not deal with; they are unplaced for that reason."""
+        if not jobs.any() and self.not_meant is None:
+            return self
+        return replace(self, not_meant=(jobs, why) if jobs.any() else None, _classes={})
 
     @cached_property
     def absence(self) -> np.ndarray:
@@ -134,6 +137,8 @@ class Candidates:
         has_column[self.columns.partner[self.columns.partner >= 0]] = True
         present = absence == Absence.PRESENT
         absence[present & ~has_column[self.kinds.of_job]] = Absence.NO_COLUMN
+        if self.not_meant is not None:
+            absence[(absence == Absence.PRESENT) & self.not_meant[0]] = Absence.NOT_MEANT
         return absence
 
     def unplaced(self) -> Iterator[tuple[int, str]]:
@@ -145,8 +150,8 @@ class Candidates:
                 yield job, "no step left to do"
             elif self.absence[job] == Absence.ARRIVES_LATER:
                 yield job, f"arrives at {table.arrival[job]:g} s, after now ({self.instance.now:g} s)"
-            elif self.absence[job] == Absence.HELD_BACK:
-                yield job, "waits, as others are planned first"
+            elif self.not_meant is not None and self.absence[job] == Absence.NOT_MEANT:
+                yield job, self.not_meant[1]
             else:
                 kind = int(self.kinds.of_job[job])
                 if kind not in reasons:

@@ -28,7 +28,8 @@ class Absence(IntEnum):
     NO_STEP_LEFT = 1
     ARRIVES_LATER = 2
     NO_COLUMN = 3
-    HELD_BACK = 4
+    NOT_MEANT = 4
+    """The formulation does not deal with such jobs."""
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,8 @@ def _failures(rows: list[tuple[str, ComparisonRow]]) -> Iterator[RenderableType]
         elif row.solution is not None and row.solution.conflicts:
             first, *others = row.solution.conflicts
             more = f" (and {count(len(others), 'more requirement')})" if others else ""
-            reasons.setdefault(f"these cannot all hold: {first.words}{more}", []).append(label)
+            what = "this cannot be met:" if row.solution.certificate.proof == "rule" else "these cannot all hold:"
+            reasons.setdefault(f"{what} {first.words}{more}", []).append(label)
     if reasons:
         yield ""
         yield heading("Without an answer")

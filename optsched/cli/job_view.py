@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,7 @@ def _facts(told: JobExplanation) -> Iterator[tuple[str, str]]:
     elif told.throughput > 0:
         yield "gets", f"{rounded(told.throughput)} steps/s: at this rate it ends in {seconds(left / told.throughput)}"
     if not told.gets and told.unplaced is None:
-        yield "gets", "nothing"
+        yield "gets", "nothing" + (f": {told.why_nothing}" if told.why_nothing else "")
 
 
 def _moment(time: float) -> str:
@@ -66,7 +67,11 @@ def _moment(time: float) -> str:
 
 def _place(record: dict[str, Any] | Any) -> str:
     """``2 GPUs of v100 with b (share=0.5)``."""
-    words = f"{count(record['gpus'], 'GPU')} of {name(record['pool'])}" if record["pool"] is not None else "no pool"
+    if record["pool"] is None:
+        uses = record.get("uses", {})
+        words = ", ".join(f"{number(round(amount, 6))} {name(resource)}" for resource, amount in uses.items())
+        return words or "no pool"
+    words = f"{count(record['gpus'], 'GPU')} of {name(record['pool'])}"
     words += f" on {record['nodes']} nodes" if record["nodes"] > 1 else ""
     words += f" with {name(record['with'])}" if "with" in record else ""
     extra = {"share": record["share"]} if "share" in record else {}
@@ -114,17 +119,20 @@ def _ways(told: JobExplanation) -> Iterator[RenderableType]:
     if not told.ways:
         return
     ways = sorted(told.ways, key=lambda way: (not way.in_use, -(way.gain or 0.0)))
-    planned = told.solution.schedule is not None or told.solution.allocation is None
     priced = told.no_prices is None and any(way.gain is not None for way in ways)
-    rows = []
-    for way in ways[:SHOWN]:
-        row = [_place(way.configuration), rounded(way.rate)]
-        row += [] if planned else [percent(way.fraction) if way.in_use else ""]
-        rows.append(row + ([_change(way.gain), _rate(way)] if priced else []))
-    heads = (
-        ["column", "steps/s"] + ([] if planned else ["time"]) + (["reduced cost", "needs steps/s"] if priced else [])
-    )
-    yield table(*heads, rows=rows, title="Ways to run")
+    cells: dict[str, list[str]] = {
+        "column": [_place({**way.configuration, "uses": way.uses}) for way in ways],
+        "value": ["" if way.value is None else rounded(way.value) for way in ways],
+        "steps/s": [rounded(way.rate) if way.rate else "" for way in ways],
+        "takes": ["" if way.seconds is None else seconds(way.seconds) for way in ways],
+        "time": [_share(told, way) for way in ways],
+        "too little left": [_lacking(way) for way in ways],
+        "reduced cost": [_change(way.gain) if priced else "" for way in ways],
+        "needs steps/s": [_rate(way) if priced else "" for way in ways],
+    }
+    needed = {"column", *(("reduced cost", "needs steps/s") if priced else ())}
+    shown = {head: column[:SHOWN] for head, column in cells.items() if head in needed or any(column)}
+    yield table(*shown, rows=[list(row) for row in zip(*shown.values(), strict=True)], title="Ways to run")
     if len(ways) > SHOWN:
         yield f"... and {count(len(ways) - SHOWN, 'more column')} (use --json)"
     if priced:
@@ -132,6 +140,23 @@ def _ways(told: JobExplanation) -> Iterator[RenderableType]:
         yield from _best(told.best_alternative)
     elif told.no_prices is not None and told.solution.status is not Status.INFEASIBLE:
         yield told.no_prices
+
+
+def _share(told: JobExplanation, way: Way) -> str:
+    """Of a plan, which way was chosen; else the fraction of time."""
+    if not way.in_use:
+        return ""
+    return "chosen" if told.solution.schedule is not None else percent(way.fraction)
+
+
+def _lacking(way: Way) -> str:
+    """``16 of v100, needs 20``: what keeps a whole job from running there beside the others."""
+    told = [
+        f"{number(round(left, 6))} of {name(resource)}, needs {number(round(way.uses[resource], 6))}"
+        for resource, left in list(way.lacks.items())[:2]
+    ]
+    more = len(way.lacks) - len(told)
+    return "; ".join(told) + (f" and {more} more" if more else "")
 
 
 def _change(gain: float | None) -> str:
@@ -169,10 +194,10 @@ def _dropped(told: JobExplanation) -> Iterator[RenderableType]:
         return
     yield ""
     yield heading("Where it cannot run")
-    places = (
-        f"{'without a pool' if item['pool'] is None else name(item['pool'])}: {item['reason']}"
-        for item in told.dropped[:SHOWN]
+    places = Counter(
+        f"{'without a pool' if item['pool'] is None else name(item['pool'])}: {item['reason']}" for item in told.dropped
     )
-    yield bullets(places)
-    if len(told.dropped) > SHOWN:
-        yield f"... and {count(len(told.dropped) - SHOWN, 'more column')} (use --json)"
+    told_once = [words + (f" ({times:,} columns)" if times > 1 else "") for words, times in places.items()]
+    yield bullets(told_once[:SHOWN])
+    if len(told_once) > SHOWN:
+        yield f"... and {count(len(told_once) - SHOWN, 'more reason')} (use --json)"

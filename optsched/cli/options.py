@@ -87,7 +87,11 @@ class Search:
     ] = None
     work_limit: Annotated[
         str | None,
-        typer.Option(metavar="N", help="Stop after N iterations or nodes: reproducible.", rich_help_panel=SOLVER),
+        typer.Option(
+            metavar="N",
+            help="Stop after N iterations, nodes, or conflicts (cp-sat): reproducible.",
+            rich_help_panel=SOLVER,
+        ),
     ] = None
     gap: Annotated[
         str | None,

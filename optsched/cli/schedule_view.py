@@ -37,6 +37,9 @@ def schedule_table(schedule: Schedule) -> Iterator[RenderableType]:
             ]
         )
     yield ""
+    if not len(schedule):
+        yield "No job is planned."
+        return
     yield heading("Schedule, from now")
     yield table("job", "pool", "GPUs", "start", "end", *(["deadline"] if some else []), rows=rows)
     if len(schedule) > SHOWN:

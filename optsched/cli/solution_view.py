@@ -38,7 +38,7 @@ STOPPED = {
     "work_limit": "the work limit was reached",
     "gap_limit": "the gap is small enough",
     "interrupted": "interrupted",
-    "imprecise": "the solver made no more progress",
+    "imprecise": "the solver gets no more precise",
 }
 PROOF = {
     "dual": "bound recomputed from the duals",
@@ -211,10 +211,17 @@ def gives_way(solution: Solution) -> Iterator[RenderableType]:
         yield f"... and {len(words) - 20:,} more (use -o or --json)"
 
 
+def conflict_words(solution: Solution) -> str:
+    """What is wrong with the conflicts of a solution: rows of a program conflict, others can be met by nothing."""
+    if solution.certificate.proof != "rule":
+        return "These requirements cannot all hold:"
+    return "This cannot be met:" if len(solution.conflicts) == 1 else "None of these can be met, each for itself:"
+
+
 def conflicts(solution: Solution) -> Iterator[RenderableType]:
-    """The requirements that cannot all hold."""
+    """The requirements that cannot all hold, or of which none can, each for itself."""
     if not solution.conflicts:
         return
     yield ""
-    yield heading("These requirements cannot all hold:")
+    yield heading(conflict_words(solution))
     yield bullets(conflict.words for conflict in solution.conflicts)

@@ -6,8 +6,9 @@ are 0, as all of these leave zeros out.
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,14 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
 from optsched.formats.mps.read import show_path
-from optsched.instance.reading import read_bytes, show
+from optsched.instance.reading import listed, read_bytes, show
+
+log = logging.getLogger("optsched")
 
 SUFFIX = ".sol"
 OBJECTIVE = "=obj="
+AGREES = 1e-6
+"""Relative difference of objectives that are the same: some solvers print few digits."""
 HEADING = re.compile(r"solution status:|.*objective value|Stopped on|(Integer i|I)nfeasible|Unbounded", re.IGNORECASE)
 """How SCIP and CBC begin their files."""
 HIGHS_COLUMNS = re.compile(r"^# Columns \d+\n(.*?)(?=^#|\Z)", re.MULTILINE | re.DOTALL)
@@ -33,6 +38,38 @@ def sol_text(objective: float, names: Sequence[str], x: FloatArray) -> bytes:
 
 def _number(value: float) -> str:
     return repr(float(value) + 0.0).removesuffix(".0")  # + 0.0 turns -0.0 into 0.0
+
+
+def read_start(path: str | Path, names: Sequence[str], objective: Callable[[FloatArray], float]) -> FloatArray:
+    """Read a point to start from, and warn where it looks like one of another program.
+
+    Names such as ``x_0`` are those of many programs. The log has how many columns the file names; a warning says which
+    it lacks, and when the objective that it states is not that of its point here.
+
+    Parameters
+    ----------
+    path, names
+        As for `read_sol`, which also says what is raised.
+    objective : callable
+        The program's objective at a point.
+    """
+    x, named, stated = _read(path, names)
+    file = show_path(Path(path))
+    lacking = [name for name in names if name not in named]
+    log.info("start: %s names %d of %d columns", file, len(named), len(names))
+    if lacking:
+        told = f"{listed(lacking[:3])}{', ...' if len(lacking) > 3 else ''}"
+        log.warning(
+            "start: %s names %d of the program's %d columns, the others (%s) start at 0",
+            file, len(named), len(names), told,
+        )  # fmt: skip
+    here = objective(x)
+    if stated is not None and abs(stated - here) > AGREES * max(1.0, abs(stated), abs(here)):
+        log.warning(
+            "start: %s states the objective %.9g, its point has %.9g here: it may be of another program",
+            file, stated, here,
+        )  # fmt: skip
+    return x
 
 
 def read_sol(path: str | Path, names: Sequence[str]) -> FloatArray:
@@ -54,6 +91,11 @@ def read_sol(path: str | Path, names: Sequence[str]) -> FloatArray:
     InvalidInput
         With file and line: a name that no column has or that stands twice, or what is not a finite number.
     """
+    return _read(path, names)[0]
+
+
+def _read(path: str | Path, names: Sequence[str]) -> tuple[FloatArray, set[str], float | None]:
+    """The point, the columns that the file names, and the objective that it states."""
     file = show_path(Path(path))
     text = read_bytes(Path(path)).decode("utf-8", "surrogateescape").replace("\r\n", "\n")
     if text.lstrip().startswith("<"):
@@ -63,20 +105,23 @@ def read_sol(path: str | Path, names: Sequence[str]) -> FloatArray:
     place = {name: number for number, name in enumerate(names)}
     x = np.zeros(len(names))
     seen: set[str] = set()
+    stated: float | None = None
     empty = True
     for number, line in _lines(text):
         where = f"{file}:{number}"
         empty = False
         name, value = _entry(line, place, where, first=not seen)
         if name == "":
+            stated = value if value is not None else stated
             continue
+        assert value is not None
         if name in seen:
             raise InvalidInput(where, f"column {show(name)} a second time", "every column once")
         seen.add(name)
         x[place[name]] = value
     if empty:
         raise InvalidInput(file, "no value", f"{OBJECTIVE} or lines of a column's name and its value")
-    return x
+    return x, seen, stated
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -89,12 +134,11 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def _entry(line: str, place: dict[str, int], where: str, first: bool) -> tuple[str, float]:
-    """Name and value of a line; no name for a heading or the objective."""
+def _entry(line: str, place: dict[str, int], where: str, first: bool) -> tuple[str, float | None]:
+    """Name and value of a line; no name for the objective, and neither for a heading."""
     words = line.replace("**", " ").split()  # CBC marks columns out of their bounds
     if words[0] == OBJECTIVE:
-        _finite(" ".join(words[1:]), where)
-        return "", 0.0
+        return "", _finite(" ".join(words[1:]), where)
     if len(words) >= 2 and words[0] in place:
         return words[0], _finite(words[1], where)
     if len(words) >= 3 and words[0].isdigit() and words[1] in place:  # CBC numbers the columns
@@ -103,7 +147,7 @@ def _entry(line: str, place: dict[str, int], where: str, first: bool) -> tuple[s
     if spaced in place:
         return spaced, _finite(words[-1], where)
     if first and HEADING.match(line.lstrip()):
-        return "", 0.0
+        return "", None
     unknown = words[1] if len(words) >= 3 and words[0].isdigit() else words[0]
     if unknown in place:
         raise InvalidInput(where, show(line.strip()), "the name of a column and its value")

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from optsched.generate.generator import GeneratorOptions, LargeCount, Share, refused, split
+from optsched.generate.generator import Conditions, GeneratorOptions, LargeCount, Share, refused, split
 from optsched.generate.topologies import Topology
 
 
 class ClusterOptions(GeneratorOptions):
     """Options of `cluster`."""
+
+    only_if: ClassVar[Conditions] = {
+        "kinds": ("rows is repeated", lambda given: given.rows == "repeated"),
+        "sigma": ("durations is lognormal", lambda given: given.durations == "lognormal"),
+        "shape": ("durations is pareto", lambda given: given.durations == "pareto"),
+        "slack": ("deadlines is above 0", lambda given: given.deadlines > 0),
+    }
 
     jobs: Annotated[LargeCount, Field(description="Jobs.")] = 1000
     pools: Annotated[

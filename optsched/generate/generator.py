@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from optsched.arrays import FloatArray
@@ -22,10 +22,22 @@ SmallCount = Annotated[int, Field(ge=1, le=100_000)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
+Conditions = Mapping[str, tuple[str, Callable[[Any], bool]]]
+
+
 class GeneratorOptions(BaseModel):
     """Base of all options; a field's description is its help on the command line."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    only_if: ClassVar[Conditions] = {}
+    """Options that mean something under a condition alone: the condition in words, and whether it holds."""
+
+    @model_validator(mode="after")
+    def _none_is_ignored(self) -> Self:
+        for option, (condition, holds) in self.only_if.items():
+            if option in self.model_fields_set and not holds(self):
+                raise refused(option, getattr(self, option), f"none unless {condition}")
+        return self
 
     seed: Annotated[int, Field(ge=0, lt=2**63, description="Same seed, same bytes.")] = 1
     name: Annotated[str | None, Field(min_length=1, description="Of the instance.")] = None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from optsched.arrays import IntArray
-from optsched.generate.generator import Generated, Generator, GeneratorOptions, SmallCount, refused
+from optsched.generate.generator import Conditions, Generated, Generator, GeneratorOptions, SmallCount, refused
 from optsched.instance import Instance
 
 Whole = Annotated[int, Field(ge=1, le=10**9)]
@@ -16,6 +16,10 @@ Whole = Annotated[int, Field(ge=1, le=10**9)]
 
 class UnrelatedOptions(GeneratorOptions):
     """Options of `unrelated`."""
+
+    only_if: ClassVar[Conditions] = {
+        "noise": ("correlation is jobs or machines", lambda given: given.correlation != "none")
+    }
 
     jobs: Annotated[SmallCount, Field(description="Jobs.")] = 100
     machines: Annotated[int, Field(ge=1, le=1000, description="Machines, one pool of one GPU each.")] = 10

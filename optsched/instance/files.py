@@ -12,7 +12,7 @@ from optsched.errors import InvalidInput, UsageError
 from optsched.instance.build import build_instance
 from optsched.instance.documents import InstanceDocument
 from optsched.instance.instance import Instance
-from optsched.instance.reading import parse_json, read_bytes, read_stdin
+from optsched.instance.reading import named, parse_json, read_bytes, read_stdin
 
 SUFFIXES = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".npz": "npz"}
 NPZ_MAGIC = b"PK\x03\x04"
@@ -28,8 +28,9 @@ def read_instance(source: str | Path) -> Instance:
     if kind == "npz" or data[:4] == NPZ_MAGIC:
         from optsched.instance.archive import from_npz
 
-        return from_npz(data)
-    with _no_collection():
+        with named(source):
+            return from_npz(data)
+    with named(source), _no_collection():
         return build_instance(_parse(data, kind))
 
 

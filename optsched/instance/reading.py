@@ -6,6 +6,7 @@ import difflib
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,9 +37,22 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         reason = getattr(error, "strerror", None) or str(error)
-        where = _printable(str(path))
-        where = where if len(where) <= 150 else f"...{where[-147:]}"
-        raise InvalidInput("", f"no readable file at {where} ({reason})", "a file") from None
+        raise InvalidInput("", f"no readable file at {_file_words(path)} ({reason})", "a file") from None
+
+
+@contextmanager
+def named(source: str | Path) -> Iterator[None]:
+    """Errors of what is read inside name the file; ``-`` is standard input."""
+    try:
+        yield
+    except InvalidInput as error:
+        file = "standard input" if str(source) == "-" else _file_words(source)
+        raise InvalidInput(error.path, error.found, error.expected, error.file or file) from None
+
+
+def _file_words(path: str | Path) -> str:
+    where = _printable(str(path))
+    return where if len(where) <= 150 else f"...{where[-147:]}"
 
 
 def parse_json(text: bytes | str, what: str) -> Any:

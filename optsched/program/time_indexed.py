@@ -2,7 +2,8 @@
 
 J. P. Sousa, L. A. Wolsey, "A time indexed formulation of non-preemptive single machine scheduling problems",
 Mathematical Programming 54 (1992). Its linear relaxation is far tighter than that of programs with orders of pairs; its
-size grows with the horizon.
+size grows with the horizon. What a resource is used for follows from its use a unit of time before, from what starts
+and what ends; each start is in two such rows, not in one for every unit of time that it lasts.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from optsched.errors import UsageError
 from optsched.program.linear import Expression, LinearProgram
 from optsched.program.timeline import TimelineProgram
 
-MOST_COLUMNS = 1_000_000
+MOST_NONZEROS = 5_000_000
+"""Coefficients up to which a program is made; solvers take about 1 kB of memory for each."""
+STOCKS = {"use": "busy", "ready": "before"}
+"""Columns that carry something from each unit of time to the next, and the rows that say how."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +30,11 @@ class TimeIndexed:
 
     minimise  sum_{m,t} cost_m(t) x_mt + w C
     one      sum over modes m of a and t of  x_mt  =  1                               every activity a
-    busy     sum_m usage_rm sum_{t - d_m < s <= t} x_ms  <=  capacity_r - closed_rt   every resource r, time t
+    busy     use_rt  =  use_r,t-1 + sum_m usage_rm (x_mt - x_m,t-d_m)                 every resource r, time t
+             0  <=  use_rt  <=  capacity_r - closed_rt
     spend    sum_m budget_usage_bm sum_t x_mt  <=  budget_b                           every budget b
-    before   sum of x_bs over s <= t  <=  sum of x_as over ends <= t                  every precedence (a, b), time t
+    before   ready_pt  =  ready_p,t-1 + sum of x_as that end at t - sum_m x_mt of b   every precedence p = (a, b), t
+             0  <=  ready_pt  <=  1    whether a has ended by t, and b not begun
     span     sum_{m,t} (t + d_m) x_mt  <=  C                                          every activity a, if w > 0
     load     sum_{m,t} usage_rm d_m x_mt  <=  capacity_r C                            every resource r, if w > 0
     most     cost  <=  most                                                           if there is a cut-off
@@ -55,18 +61,37 @@ class TimeIndexed:
         return self.start[first], self.mode[first]
 
     def complete(self, start: IntArray, mode: IntArray) -> FloatArray:
-        """The point that a schedule stands for."""
-        base = self.start[np.searchsorted(self.mode, mode)]
-        x = np.zeros(self.program.arrays.shape[1])
-        x[np.searchsorted(self.mode, mode) + start - base] = 1.0
-        if self.timeline.cost.makespan:
-            x[-1] = float((start + self.timeline.duration[mode]).max(initial=0))
+        """The point that a schedule stands for; of one that breaks a rule, a point that breaks rows."""
+        arrays = self.program.arrays
+        x = np.zeros(arrays.shape[1])
+        first = np.searchsorted(self.mode, mode)
+        x[first + start - self.start[first]] = 1.0
+        blocks = {block.name: block for block in arrays.columns}
+        if "C" in blocks:
+            x[blocks["C"].slice] = float((start + self.timeline.duration[mode]).max(initial=0))
+        for stock, flow in STOCKS.items():
+            if stock in blocks:
+                (rows,) = (block for block in arrays.rows if block.name == flow)
+                level = np.cumsum((arrays.by_rows[rows.slice] @ x).reshape(-1, self.timeline.horizon), axis=1)
+                x[blocks[stock].slice] = level.ravel()
         return x
 
 
 def count_columns(timeline: TimelineProgram) -> int:
-    """Columns that `time_indexed` would make."""
+    """Starts that `time_indexed` would have columns for."""
     return int(_starts(timeline)[1].sum())
+
+
+def count_nonzeros(timeline: TimelineProgram) -> int:
+    """Coefficients that `time_indexed` would make, at most; counted without making any."""
+    count, horizon = _starts(timeline)[1], timeline.horizon
+    per_start = 5 + 3 * np.diff(timeline.usage.tocsc().indptr)  # one, before, span, most; busy twice, load
+    if timeline.budget_usage is not None:
+        per_start = per_start + np.diff(timeline.budget_usage.tocsc().indptr)
+    of_activity = np.bincount(timeline.activity, count, minlength=len(timeline))
+    ordered = of_activity[timeline.precedence].sum()
+    stocks = len(timeline.capacity) + len(timeline.precedence)
+    return int(count @ per_start + ordered + 2 * stocks * horizon)
 
 
 def _starts(timeline: TimelineProgram) -> tuple[IntArray, IntArray]:
@@ -81,20 +106,20 @@ def time_indexed(timeline: TimelineProgram) -> TimeIndexed:
     Raises
     ------
     UsageError
-        For more than `MOST_COLUMNS` columns.
+        For more than `MOST_NONZEROS` coefficients; they are counted before any is made.
     """
+    nonzeros = count_nonzeros(timeline)
+    if nonzeros > MOST_NONZEROS:
+        raise UsageError(
+            f"indexed by time the program has {count_columns(timeline):,} starts and {nonzeros:,} coefficients, at "
+            f"most {MOST_NONZEROS:,} are taken: give a longer unit of time (-O unit=SECONDS) or take --solver cp-sat"
+        )
     first, count = _starts(timeline)
     columns = int(count.sum())
-    if columns > MOST_COLUMNS:
-        raise UsageError(
-            f"indexed by time the program has {columns} columns, at most {MOST_COLUMNS} are taken: "
-            "choose a longer unit of time, or a solver for timelines (cp-sat)"
-        )
     mode = np.repeat(np.arange(timeline.modes, dtype=np.int64), count)
     start = ranges(first, count)
     end = start + timeline.duration[mode]
     owner = timeline.activity[mode]
-    number = np.arange(columns)
 
     lp = LinearProgram()
     x = lp.variables(columns, name="x", upper=1.0, integer=True)
@@ -102,13 +127,8 @@ def time_indexed(timeline: TimelineProgram) -> TimeIndexed:
     _constrain_resources(lp, x, timeline, mode, start)
     if timeline.budget_usage is not None:
         lp.constrain(timeline.budget_usage.tocsc()[:, mode] @ x <= timeline.budget, name="spend")
-    for pair, (a, b) in enumerate(timeline.precedence.tolist()):
-        moments = np.arange(timeline.release[b], timeline.deadline[b])
-        mine, other = number[owner == a], number[owner == b]
-        earlier = sp.csr_matrix((start[other][np.newaxis, :] <= moments[:, np.newaxis]).astype(float))
-        done = sp.csr_matrix((end[mine][np.newaxis, :] <= moments[:, np.newaxis]).astype(float))
-        rows = earlier @ _pick(other, columns) - done @ _pick(mine, columns)
-        lp.constrain(rows @ x <= 0.0, name=f"before#{pair}")
+    if len(timeline.precedence):
+        _constrain_order(lp, x, timeline, owner, start, end)
     objective = _cost(timeline, mode, start, end)[np.newaxis, :] @ x
     if timeline.cost.makespan:
         span = lp.variables(1, name="C", upper=float(timeline.horizon))
@@ -129,10 +149,6 @@ def _sum_by(owner: IntArray, value: FloatArray | IntArray, rows: int) -> sp.csr_
     return sp.csr_matrix((np.asarray(value, float), (owner, np.arange(len(owner)))), shape=(rows, len(owner)))
 
 
-def _pick(chosen: IntArray, columns: int) -> sp.csr_matrix:
-    return sp.csr_matrix((np.ones(len(chosen)), (np.arange(len(chosen)), chosen)), shape=(len(chosen), columns))
-
-
 def _cost(timeline: TimelineProgram, mode: IntArray, start: IntArray, end: IntArray) -> FloatArray:
     cost, owner = timeline.cost, timeline.activity[mode]
     total = np.zeros(len(mode))
@@ -150,16 +166,56 @@ def _cost(timeline: TimelineProgram, mode: IntArray, start: IntArray, end: IntAr
 def _constrain_resources(
     lp: LinearProgram, x: Expression, timeline: TimelineProgram, mode: IntArray, start: IntArray
 ) -> None:
-    """Rows ``busy``, one for each resource and each unit of time in which something may use it."""
+    """Rows ``busy``: of every resource, what is in use at each unit of time."""
     uses = timeline.usage.tocsc()[:, mode].tocoo()
-    length = timeline.duration[mode][uses.col]
     horizon = timeline.horizon
-    moment = ranges(start[uses.col], length)
-    row = np.repeat(uses.row.astype(np.int64), length) * horizon + moment
-    column, amount = np.repeat(uses.col, length), np.repeat(uses.data.astype(float), length)
     capacity = np.repeat(timeline.capacity.astype(float), horizon)
     for resource, begin, stop, lost in timeline.closed.tolist():
         capacity[resource * horizon + max(begin, 0) : resource * horizon + min(stop, horizon)] -= lost
-    used, position = np.unique(row, return_inverse=True)
-    matrix = sp.csr_matrix((amount, (position, column)), shape=(len(used), len(mode)))
-    lp.constrain(matrix @ x <= capacity[used], name="busy")
+    column, owner, amount = uses.col.astype(np.int64), uses.row.astype(np.int64), uses.data.astype(float)
+    changes = _Changes(len(timeline.capacity), horizon, len(mode))
+    begins = changes.at(owner, start[column], column, amount)
+    ends = changes.at(owner, start[column] + timeline.duration[mode][column], column, amount)
+    use = lp.variables(len(capacity), name="use", lower=np.minimum(capacity, 0.0), upper=capacity)
+    lp.constrain((begins - ends) @ x - changes.growth @ use == 0.0, name="busy")
+
+
+def _constrain_order(
+    lp: LinearProgram, x: Expression, timeline: TimelineProgram, owner: IntArray, start: IntArray, end: IntArray
+) -> None:
+    """Rows ``before``: of every precedence, whether the second may begin and has not yet."""
+    first = np.searchsorted(owner, np.arange(len(timeline) + 1)).astype(np.int64)
+    changes = _Changes(len(timeline.precedence), timeline.horizon, len(owner))
+
+    def flow(activity: IntArray, moment: IntArray) -> sp.csr_matrix:
+        count = first[activity + 1] - first[activity]
+        column, pair = ranges(first[activity], count), np.repeat(np.arange(len(activity)), count)
+        return changes.at(pair, moment[column], column, np.ones(len(column)))
+
+    a, b = timeline.precedence.T
+    ready = lp.variables(len(timeline.precedence) * timeline.horizon, name="ready", upper=1.0)
+    lp.constrain((flow(a, end) - flow(b, start)) @ x - changes.growth @ ready == 0.0, name="before")
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """Rows for each of some stocks and each unit of time: what the stock grows by then."""
+
+    stocks: int
+    horizon: int
+    columns: int
+
+    def at(self, stock: IntArray, moment: IntArray, column: IntArray, amount: FloatArray) -> sp.csr_matrix:
+        """Columns that add an amount to a stock from a moment on; after the horizon nothing counts."""
+        row = stock * self.horizon + moment
+        some = moment < self.horizon
+        shape = (self.stocks * self.horizon, self.columns)
+        return sp.csr_matrix((amount[some], (row[some], column[some])), shape=shape)
+
+    @property
+    def growth(self) -> sp.csr_matrix:
+        """Each stock less what it was a unit of time before."""
+        size = self.stocks * self.horizon
+        again = np.ones(size)
+        again[:: self.horizon] = 0.0  # nothing was there before the first unit
+        return sp.csr_matrix(sp.eye_array(size) - sp.diags_array(again[1:], offsets=-1, shape=(size, size)))

@@ -12,7 +12,7 @@ from optsched.assembly import compile_for, make_formulation
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
-from optsched.instance.reading import parse_json, read_bytes, read_stdin, show, validate
+from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show, validate
 from optsched.solution import Solution, Status
 from optsched.solution.document import CertificateDocument, SolutionDocument
 
@@ -46,7 +46,14 @@ class SolutionFile:
         InvalidInput
             If it cannot be read, has not the shape of the format, or belongs to another instance.
         """
-        document = dict(source) if isinstance(source, Mapping) else _parsed(source)
+        if isinstance(source, Mapping):
+            return cls._of(instance, dict(source))
+        data = read_stdin() if str(source) == "-" else read_bytes(Path(source))
+        with named(source):
+            return cls._of(instance, parse_json(data, "solution"))
+
+    @classmethod
+    def _of(cls, instance: Instance, document: object) -> SolutionFile:
         if not isinstance(document, dict):
             raise InvalidInput("", show(document), "a solution: an object")
         parts = {name: document[name] for name in PARTS if document.get(name) is not None}
@@ -107,10 +114,6 @@ class SolutionFile:
 
 
 Answer = Solution | SolutionFile
-
-
-def _parsed(source: str | Path) -> Any:
-    return parse_json(read_stdin() if str(source) == "-" else read_bytes(Path(source)), "solution")
 
 
 def headline(answer: Answer, *more: str) -> str:

@@ -6,7 +6,7 @@ Everything is told in units of the objective: an improvement is positive, whethe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from optsched.program import AllocationProgram
 from optsched.solution.allocation import Allocation
 from optsched.solution.certificate import FEASIBILITY
 from optsched.solution.reduced_costs import ReducedCosts
+from optsched.solution.schedule import Schedule
 
 ZERO = 1e-9
 """Parts of a column's terms below this are rounding."""
@@ -36,7 +37,7 @@ class Way:
     configuration : mapping
         ``pool``, ``gpus``, ``nodes``, and ``with``, ``share``, ``attributes`` where there are any.
     rate, fraction : float
-        steps/s of the job in it, and the job's fraction of time there.
+        steps/s of the job in it, and the job's fraction of time there; of a plan 1 if it runs in it.
     gain : float or None
         Reduced cost: change of the objective per unit of time there, at the margin; 0 where it is in use, never above.
         None without prices.
@@ -47,6 +48,15 @@ class Way:
         steps/s up to which an unused column is certainly not worth taking, with normalisers as they are; None where no
         rate would do, or rates don't count. Just above it is worth taking, unless the optimum is degenerate: where
         several sets of prices are optimal, these are those of one of them.
+    uses : mapping of str to float
+        What it takes of each resource.
+    seconds : float or None
+        Of a plan: how long the job takes in it.
+    value : float or None
+        Of an option, or of workers and parameter servers: what it is worth by itself.
+    lacks : mapping of str to float
+        Of an allocation of whole jobs and a column that is not in use: the resources of which less is left than it
+        needs, the other jobs being where they are, and what is left of them.
     """
 
     column: int
@@ -56,6 +66,10 @@ class Way:
     gain: float | None = None
     prices: Mapping[str, float] | None = None
     rate_needed: float | None = None
+    uses: Mapping[str, float] = field(default_factory=dict)
+    seconds: float | None = None
+    value: float | None = None
+    lacks: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def in_use(self) -> bool:
@@ -71,6 +85,10 @@ class Way:
             "gain": self.gain,
             "worth_taking_at_prices": None if self.prices is None else dict(self.prices),
             "worth_taking_from_rate": self.rate_needed,
+            "uses": dict(self.uses),
+            "seconds": self.seconds,
+            "value": self.value,
+            "lacks": dict(self.lacks),
         }
 
 
@@ -121,8 +139,34 @@ def share_of(allocation: Allocation, job: int) -> Share:
     return Share(rows.column[mine], rows.fraction[mine], np.where(rows.partner[mine] >= 0, 2.0, 1.0))
 
 
-def ways_of(C: Classes, job: int, share: Share | None, costs: ReducedCosts | None, worth: float) -> tuple[Way, ...]:
-    """All columns of the job's class, in the order of columns."""
+def share_of_plan(schedule: Schedule, job: int) -> Share:
+    """The columns in which a plan runs a job."""
+    column = np.unique(schedule.column[schedule.job == job])
+    return Share(column, np.ones(len(column)), np.ones(len(column)))
+
+
+def left_for(allocation: Allocation, share: Share) -> FloatArray:
+    """What is left of each resource, shape (R,), without what one job holds: the other jobs are where they are."""
+    C = allocation.classes
+    held = sp.csc_matrix(C.usage)[:, share.column] @ (share.fraction / share.sharing)
+    return np.asarray(C.capacity - C.usage @ allocation.x + held)
+
+
+def ways_of(
+    C: Classes,
+    job: int,
+    share: Share | None,
+    costs: ReducedCosts | None,
+    worth: float,
+    *,
+    left: FloatArray | None = None,
+    planned: bool = False,
+) -> tuple[Way, ...]:
+    """All columns of the job's class, in the order of columns.
+
+    ``left`` is what is left of each resource for a whole job (`left_for`); ``planned`` asks for how long it takes.
+    """
+    source = C.candidates.columns
     k = int(C.of_job[job])
     fraction = np.zeros(C.columns)
     if share is not None:
@@ -134,12 +178,31 @@ def ways_of(C: Classes, job: int, share: Share | None, costs: ReducedCosts | Non
         mine = bool(C.class_a[column] == k)
         rate = float(C.rate_a[column] if mine else C.rate_b[column])
         way = Way(int(column), _configuration(C, column, job), rate, float(fraction[column]))
+        entries = slice(usage.indptr[column], usage.indptr[column + 1])
+        uses = (usage.indices[entries].astype(np.int64), usage.data[entries])
         if costs is not None and earned is not None:
-            entries = slice(usage.indptr[column], usage.indptr[column + 1])
-            uses = (usage.indices[entries].astype(np.int64), usage.data[entries])
             way = _priced(way, C, costs, worth, uses, float(earned[column]))
+        row = int(C.kind_column[column])
+        worthy = source.option[row] >= 0 or source.workers[row] > 0
+        takes = float(C.duration[column]) if planned else np.inf
+        way = replace(
+            way,
+            uses={C.resources.names[r]: float(amount) for r, amount in zip(*uses, strict=True)},
+            seconds=takes if np.isfinite(takes) else None,
+            value=float(source.value[row]) if worthy and source.value[row] else None,
+            lacks={} if left is None or way.in_use else _lacking(C, uses, left),
+        )
         ways.append(way)
     return tuple(sorted(ways, key=lambda way: way.column))
+
+
+def _lacking(C: Classes, uses: tuple[IntArray, FloatArray], left: FloatArray) -> dict[str, float]:
+    """Resources of which a column needs more than is left, and what is left of them."""
+    return {
+        C.resources.names[r]: float(max(left[r], 0.0))
+        for r, amount in zip(*uses, strict=True)
+        if amount > left[r] + FEASIBILITY * C.capacity[r]
+    }
 
 
 def _priced(

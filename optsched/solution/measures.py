@@ -174,7 +174,7 @@ def _measures(
 ) -> Measures:
     """The figures of all jobs' ends and shares; ``rated`` marks those whose share exists."""
     table, absence, now = candidates.instance.jobs_table, candidates.absence, candidates.instance.now
-    present = absence == Absence.PRESENT
+    present = np.isin(absence, (Absence.PRESENT, Absence.NOT_MEANT))  # who is not meant gets nothing, and counts
     served = present & np.isfinite(end)
     idle = int(present.sum() - served.sum())
     shares = share[present & rated]

@@ -58,7 +58,8 @@ class Limits:
     time : float or None
         Seconds.
     work : int or None
-        Simplex or interior-point iterations, or branch-and-bound nodes: stops reproducibly.
+        Simplex or interior-point iterations, branch-and-bound nodes, or conflicts of CP-SAT: stops reproducibly, on
+        one thread.
     gap : float or None
         Relative gap at which an integer program may stop.
     tolerance : float
@@ -80,6 +81,10 @@ class Limits:
     options: Mapping[str, Any] = field(default_factory=dict)
     on_progress: Callable[[Progress], None] | None = None
     on_log: Callable[[str], None] | None = None
+
+    def after(self, seconds: float) -> Limits:
+        """What is left of them after some seconds, as of building a model."""
+        return self if self.time is None else replace(self, time=max(self.time - seconds, 1e-3))
 
 
 class Session(ABC):

@@ -39,8 +39,7 @@ class ClarabelSession(Session):
         values = solve_conic(program, _with_option(limits, "iterative_refinement_enable", False))
         if values.termination is Termination.IMPRECISE:
             spent = time.perf_counter() - started
-            left = limits if limits.time is None else replace(limits, time=max(limits.time - spent, 1e-3))
-            values = solve_conic(program, left)
+            values = solve_conic(program, limits.after(spent))
             reasons = (*reasons, "solved again with iterative refinement, as Clarabel stopped short without it")
         assert program.linear is not None
         y = None if values.y is None else program.linear.duals(values.y, program.maximise)

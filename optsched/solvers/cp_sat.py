@@ -161,8 +161,9 @@ def solve_timeline(
     solver = cp_model.CpSolver()
     if not solver.parameters.merge_text_format(parameters):
         raise UsageError(f"cp-sat refused its options: {parameters}")
-    if limits.time is not None:
-        solver.parameters.max_time_in_seconds = max(limits.time, 1e-3)
+    left = limits.after(time.perf_counter() - began).time
+    if left is not None:
+        solver.parameters.max_time_in_seconds = left
     watcher = _watcher(limits, began)
     solver.best_bound_callback = watcher.on_bound
     words, interrupted = _run(solver, model.model, watcher)
@@ -226,7 +227,7 @@ def _values(solver: Any, model: TimelineModel, words: str, interrupted: bool, se
     if words == "INFEASIBLE":
         return claimed
     stopped, parameters = Termination.INTERRUPTED if interrupted else Termination.TIME_LIMIT, solver.parameters
-    if not interrupted and solver.deterministic_time >= 0.99 * parameters.max_deterministic_time:
+    if not interrupted and solver.num_conflicts >= parameters.max_number_of_conflicts:
         stopped = Termination.WORK_LIMIT
     bound = float(solver.best_objective_bound)
     if words == "UNKNOWN":

@@ -117,16 +117,16 @@ class HighsSession(Session):
     def run(self, limits: Limits) -> Values:
         """Solve in a worker thread, so that Ctrl-C reaches the caller and stops the solver."""
         reasons = self._take_reasons()
+        self._started = self._last_event = time.perf_counter()
         if self._highs is None or any(not reason.startswith(START_DROPPED) for reason in reasons):
             fresh = self._highs is None
             self._load()
             if fresh:  # nothing was loaded that could have been changed in place
                 reasons = tuple(reason for reason in reasons if reason.startswith(START_DROPPED))
         highs, self._limits = self._highs, limits
-        self._apply(limits)
+        self._apply(limits.after(time.perf_counter() - self._started))
         self._give_start()
         self._mip.clear()
-        self._started = self._last_event = time.perf_counter()
         self._watch()
         failure: list[BaseException] = []
         again: list[str] = []

@@ -53,7 +53,11 @@ class PulpSession(Session):
     def _run(self, limits: Limits, reasons: tuple[str, ...]) -> Values:
         pulp, arrays = _pulp(), self.arrays
         started = time.perf_counter()
-        model, columns, rows = self._model(pulp)
+        model, columns, rows = self._model(pulp, np.inf if limits.time is None else started + limits.time)
+        if len(columns) < arrays.shape[1]:
+            words, spent = "the time was over before the model was made", time.perf_counter() - started
+            return Values(Termination.TIME_LIMIT, seconds=spent, words=words, rebuilt=reasons)
+        limits = limits.after(time.perf_counter() - started)
         start, self._start = self._start, None
         if start is not None:
             for column, value in zip(columns, np.asarray(start, np.float64).tolist(), strict=True):
@@ -99,8 +103,11 @@ class PulpSession(Session):
             rebuilt=reasons,
         )
 
-    def _model(self, pulp: Any) -> tuple[Any, list[Any], list[tuple[int, Any]]]:
-        """The LpProblem, its variables, and (row, constraint) of every side of a row."""
+    def _model(self, pulp: Any, deadline: float) -> tuple[Any, list[Any], list[tuple[int, Any]]]:
+        """The LpProblem, its variables, and (row, constraint) of every side of a row; no variables past the deadline.
+
+        A million coefficients take PuLP some ten seconds.
+        """
         arrays = self.arrays
         model = pulp.LpProblem("optsched", pulp.LpMaximize if arrays.maximise else pulp.LpMinimize)
         columns = [
@@ -124,6 +131,8 @@ class PulpSession(Session):
                 (columns[column], value)
                 for column, value in zip(matrix.indices[entries].tolist(), matrix.data[entries].tolist(), strict=True)
             ]
+            if row % 1000 == 0 and time.perf_counter() > deadline:
+                return model, [], []
             sides = [(pulp.LpConstraintEQ, low)] if low == high else [
                 (sense, side)
                 for sense, side in ((pulp.LpConstraintGE, low), (pulp.LpConstraintLE, high))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from optsched.errors import InvalidInput
-from optsched.instance.reading import parse_json, read_bytes, read_stdin, show, validate
+from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show, validate
 from optsched.solution.document import SolutionDocument
 from optsched.verify.findings import Findings
 
@@ -34,7 +34,8 @@ def read_solution(source: Mapping[str, Any] | str | Path, findings: Findings) ->
 
 def _parsed(source: str | Path) -> object:
     data = read_stdin() if str(source) == "-" else read_bytes(Path(source))
-    return parse_json(data, "solution")
+    with named(source):
+        return parse_json(data, "solution")
 
 
 def _plain(document: Mapping[str, Any]) -> object:

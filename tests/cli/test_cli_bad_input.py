@@ -147,7 +147,17 @@ def test_a_missing_file_and_a_folder(tmp_path: Path, refused: Callable[[Path], s
 def test_standard_input(run: Any) -> None:
     result = run("solve", "-", stdin=b'{"format": 3}')
     assert (result.code, result.out) == (3, "")
-    assert result.err.startswith("optsched: error: format: found 3")
+    assert result.err.startswith("optsched: error: standard input: format: found 3")
+
+
+def test_the_file_is_named(run: Any, tmp_path: Path) -> None:
+    empty, broken = tmp_path / "empty.json", tmp_path / "broken.json"
+    empty.write_text("")
+    broken.write_text("{")
+    for given in (("solve", empty), ("verify", "@quickstart", empty), ("plot", "@quickstart", empty)):
+        result = run(*given, *(("-o", tmp_path / "p.png") if given[0] == "plot" else ()))
+        assert result.code == 3 and f"error: {empty}: found an empty " in result.err, result.err
+    assert f"error: {broken}: found text that is not JSON" in run("solve", "@quickstart", "--start", broken).err
 
 
 def test_valid_but_odd_jobs_are_solved_and_listed(run: Any, small: Document, write: Write) -> None:

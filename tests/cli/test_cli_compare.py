@@ -67,7 +67,7 @@ def test_the_whole_of_a_small_comparison(run: Any, small: dict[str, Any], write:
         ["isolated", "90", "min", "1", "of", "1"],
         ["lease", "never", "1", "of", "1", "1"],
     ]
-    assert "2 jobs are in no program: see `optsched explain`." in out
+    assert "Jobs that are in no program: max-throughput 2, isolated 2, lease 3." in out
 
 
 def test_the_document(run: Any) -> None:
@@ -213,6 +213,7 @@ def test_the_document_of_a_job(run: Any) -> None:
     assert set(told) == {
         "format", "instance", "formulation", "status", "sense", "objective", "job", "like", "unplaced", "gets",
         "throughput", "pays", "paid", "binding", "columns", "best_alternative", "dropped", "no_prices", "conflicts",
+        "why_nothing",
     }  # fmt: skip
     assert told["format"] == "optsched-job-explanation/1"
     assert set(told["columns"][0]) >= {
@@ -247,7 +248,8 @@ def test_jobs_that_are_not_placed_or_not_optimal(run: Any, small: dict[str, Any]
     assert out.code == 4
     assert "These requirements cannot all hold:" in out.out
     whole = run("explain", "@quickstart", "-f", "max-throughput", "-O", "integral=true", "--job", "vit-b16-12").out
-    assert "gets       nothing\n" in whole
+    assert "gets       nothing: there is no room for it beside the other jobs" in whole
+    assert "0 of v100, needs 1" in whole
     assert "An integer program or a rule has no prices.\n" in whole
 
 

@@ -12,6 +12,7 @@ from plan_instances import LEASE, leases, made, soft_leases, verified
 
 import optsched
 from optsched.errors import InvalidInput, UsageError
+from optsched.solution.measures import measure
 
 ORACLES = Path(__file__).resolve().parents[3] / "shared" / "oracles"
 SENSES = {"minimize": "minimise", "maximize": "maximise", "random": "random"}
@@ -166,6 +167,25 @@ def test_soft_jobs_may_miss_and_best_effort_jobs_are_not_planned() -> None:
     instance = made(round=LEASE, cluster={"pools": [{"name": "v100", "nodes": 1, "gpus_per_node": 4}]}, jobs=jobs)
     solution = solve(instance)
     assert solution.status == "optimal" and [row["job"] for row in solution.schedule.to_records()] == ["hard"]
+    assert solution.unplaced == (("free", "it has no deadline: best effort, not planned"),)
+
+
+def test_a_cluster_without_any_deadline_says_so() -> None:
+    solution = solve(optsched.load("@topology"))
+    assert solution.objective == 0.0 and len(solution.schedule) == 0
+    assert {reason for _, reason in solution.unplaced} == {"it has no deadline: best effort, not planned"}
+    assert len(solution.unplaced) == 12
+    told = measure(solution, solution.candidates)
+    assert told is not None and told.idle == 12  # as comparisons count them
+
+
+def test_an_option_may_bring_the_deadline() -> None:
+    late = {"pool": "v100", "gpus": 1, "duration": LEASE, "attributes": {"deadline": 3 * LEASE}}
+    jobs = [{"id": "own", "options": [late]}, {"id": "free", "throughput": {"v100": 1.0}}]
+    pools = [{"name": "v100", "nodes": 1, "gpus_per_node": 4}]
+    solution = solve(made(round=LEASE, cluster={"pools": pools}, jobs=jobs))
+    assert [row["job"] for row in solution.schedule.to_records()] == ["own"]
+    assert [job for job, _ in solution.unplaced] == ["free"]
 
 
 @pytest.mark.parametrize("classes", [True, False])

@@ -67,8 +67,9 @@ def test_unrelated_is_durations_by_machine() -> None:
 @settings(max_examples=20, deadline=None)
 def test_correlation_is_where_it_is_asked_for(seed: int) -> None:
     def spread(correlation: str, axis: int) -> int:
+        noise = {} if correlation == "none" else {"noise": 10}
         p = unrelated.durations(
-            unrelated.UnrelatedOptions(jobs=60, machines=8, correlation=correlation, noise=10, seed=seed)
+            unrelated.UnrelatedOptions(jobs=60, machines=8, correlation=correlation, seed=seed, **noise)
         )
         assert p.min() >= 10 and p.max() <= 110
         return int(np.ptp(p, axis=axis).max())
@@ -225,3 +226,8 @@ def test_leases_as_an_instance() -> None:
     assert (table.gpus_min == plan.gang).all() and (table.deadline == 600 * plan.due).all()
     assert (np.ceil(table.steps / 600) == plan.needed).all()
     assert (instance.rates.rate == 1).all()
+
+
+def test_noise_of_durations_drawn_alone_is_refused() -> None:
+    with pytest.raises(UsageError, match="noise: found 3, expected none unless correlation is jobs or machines"):
+        generate("unrelated", jobs=3, noise=3)

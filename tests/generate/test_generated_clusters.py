@@ -208,7 +208,8 @@ def test_slack_is_time_over_the_fastest() -> None:
 
 @pytest.mark.parametrize("rows", ["distinct", "repeated"])
 def test_pairs_slow_each_other_down(rows: str) -> None:
-    instance = made(jobs=200, rows=rows, kinds=10, colocation=1.0, gangs=(0.2, 0.0, 0.0))
+    kinds = {"kinds": 10} if rows == "repeated" else {}
+    instance = made(jobs=200, rows=rows, **kinds, colocation=1.0, gangs=(0.2, 0.0, 0.0))
     table, rates = instance.jobs_table, instance.rates
     if rows == "distinct":
         single = int((table.gpus_max == 1).sum())
@@ -272,6 +273,10 @@ def test_what_cannot_be_made_is_refused() -> None:
             "load: found 50, but 4 pools of a node each are too many GPUs for 10 jobs, expected",
         ),
         ({"jobs": 5, "rows": "repeated"}, "kinds: found 100, expected at most one per job, 5"),
+        ({"kinds": 3}, "kinds: found 3, expected none unless rows is repeated"),
+        ({"shape": 3}, "shape: found 3.0, expected none unless durations is pareto"),
+        ({"sigma": 1, "durations": "pareto"}, "sigma: found 1.0, expected none unless durations is lognormal"),
+        ({"slack": 2}, "slack: found 2.0, expected none unless deadlines is above 0"),
         ({"jobs": 160_000, "colocation": 1}, "colocation: found 1, up to "),
         ({"gangs": (0.5, 0.6, 0)}, "gangs: found [0.5, 0.6, 0.0], expected shares that add up to at most 1"),
         ({"weights": (0.5, 0.6)}, "weights: found [0.5, 0.6], expected shares that add up to at most 1"),

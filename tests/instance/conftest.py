@@ -84,14 +84,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def file_refusal(folder: Path) -> Callable[[bytes, str], str]:
-    """The message with which a file of the given bytes and suffix is refused; checks it in the same way."""
+    """The message with which a file of these bytes and suffix is refused, behind its name; checked in the same way."""
 
     def refusal(data: bytes, suffix: str = ".json") -> str:
         path = folder / f"instance{suffix}"
         path.write_bytes(data)
         with pytest.raises(InvalidInput) as caught:
             read_instance(path)
-        message = str(caught.value)
+        assert str(caught.value).startswith(f"{path}: ")
+        message = str(caught.value).removeprefix(f"{path}: ")
         assert len(message) < 300
         assert message.isprintable()
         return message

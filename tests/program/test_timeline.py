@@ -12,8 +12,9 @@ from timeline_cases import by_brute_force, random_program, unrelated
 from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.program import TimelineCost, TimelineProgram
+from optsched.program.arrays import Block
 from optsched.program.list_schedule import FAR, Profile, list_schedule, shifted_left
-from optsched.program.time_indexed import count_columns, time_indexed
+from optsched.program.time_indexed import count_columns, count_nonzeros, time_indexed
 from optsched.program.time_units import amount_unit, common_unit, round_down, round_up
 from optsched.program.timeline import split_point
 from optsched.registry import load_solver
@@ -118,8 +119,59 @@ def test_malformed_programs_are_refused() -> None:
 def test_a_program_too_large_to_be_indexed_by_time() -> None:
     long = unrelated(REFERENCE * 1_000_000)
     assert count_columns(long) > 10**8
-    with pytest.raises(UsageError, match=r"indexed by time the program has \d+ columns, at most 1000000 .*cp-sat"):
-        time_indexed(long)
+    told = (
+        r"has 182,000,008 starts and 1,568,000,064 coefficients, at most 5,000,000 are taken: "
+        r"give a longer unit of time \(-O unit=SECONDS\) or take --solver cp-sat"
+    )
+    with pytest.raises(UsageError, match=told):
+        time_indexed(long)  # at once: nothing is made
+
+
+def test_long_activities_cost_no_more_coefficients_than_short_ones() -> None:
+    program = unrelated(REFERENCE * 500)
+    lowered = time_indexed(program)  # 91,000 starts of activities that last up to 4,500
+    assert lowered.program.arrays.A.nnz <= count_nonzeros(program) < 10 * count_columns(program)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_coefficients_are_counted_before_they_are_made(seed: int) -> None:
+    program = replace(random_program(seed, activities=5, horizon=30), most=10**6)
+    made = time_indexed(program).program.arrays.A.nnz
+    assert made <= count_nonzeros(program) <= 1.5 * made
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_carrying_use_through_time_relaxes_like_a_row_for_every_moment(seed: int) -> None:
+    """The textbook's rows have all starts from which something still runs; the relaxation must be as tight."""
+    program = random_program(seed, activities=4, horizon=12)
+    lowered = time_indexed(program)
+    ours = Engine(load_solver, "highs").solve_linear(lowered.program.arrays.relaxed())
+    arrays, (mode, start) = lowered.program.arrays, (lowered.mode, lowered.start)
+    stop, owner = start + program.duration[mode], program.activity[mode]
+    rows, sides = [], []
+    for moment in range(program.horizon):
+        runs = (start <= moment) & (moment < stop)
+        closed = [(amount if a <= moment < b else 0) for _, a, b, amount in program.closed]
+        rows += list(program.usage.toarray()[:, mode] * runs)
+        sides += (program.capacity - closed).tolist()
+        for a, b in program.precedence:
+            rows.append(1.0 * ((owner == b) & (start <= moment)) - ((owner == a) & (stop <= moment)))
+            sides.append(0.0)
+    width = arrays.shape[1]
+    matrix = sp.csr_matrix(np.pad(np.array(rows), ((0, 0), (0, width - len(mode)))))
+    kept = [block for block in arrays.rows if block.name not in ("busy", "before")]
+    rest = np.concatenate([np.arange(block.start, block.stop) for block in kept])
+    textbook = replace(
+        arrays.relaxed(),
+        A=sp.csc_matrix(sp.vstack([arrays.by_rows[rest], matrix])),
+        row_lower=np.append(arrays.row_lower[rest], np.full(len(sides), -np.inf)),
+        row_upper=np.append(arrays.row_upper[rest], sides),
+        rows=(Block("all", 0, len(rest) + len(sides)),),
+    )
+    theirs = Engine(load_solver, "highs").solve_linear(textbook)
+    assert (ours.x is None) == (theirs.x is None)
+    if ours.x is not None:
+        assert ours.value == pytest.approx(theirs.value, rel=1e-7, abs=1e-7)
 
 
 # --- list schedules ------------------------------------------------------------------------------------------------
@@ -188,7 +240,7 @@ def test_work_limit_stops_reproducibly_and_time_limit_stops() -> None:
 def test_a_start_is_where_the_search_begins() -> None:
     program = unrelated(np.random.default_rng(2).integers(10, 100, (40, 4)))
     point = np.concatenate(list_schedule(program)).astype(float)
-    values = load_solver("cp-sat")().solve_timeline(program, Limits(time=0.05), point)
+    values = load_solver("cp-sat")().solve_timeline(program, Limits(work=1), point)
     assert values.x is not None  # with the start there is an answer at once
     assert program.objective(*split_point(program, values.x)) <= program.objective(*split_point(program, point))
 

@@ -86,3 +86,17 @@ def test_auto_depends_on_the_program_only() -> None:
         for rows, integer, conic in ((10, False, False), (10**5, False, False), (10**5, True, False), (10, False, True))
     }
     assert list(picks.values()) == ["highs", "clarabel", "highs", "clarabel"]
+
+
+def test_a_model_that_takes_all_the_time_is_not_solved() -> None:
+    """PuLP makes objects of every coefficient; the time for it counts."""
+    arrays = hard_knapsacks(60).arrays
+    values = load_solver("cbc")().open(arrays).run(Limits(time=1e-9))
+    assert values.termination is Termination.TIME_LIMIT and values.x is None
+    assert values.words == "the time was over before the model was made"
+
+
+def test_what_is_left_of_limits() -> None:
+    assert Limits(time=5.0, work=3).after(2.0) == Limits(time=3.0, work=3)
+    assert Limits(time=5.0).after(9.0).time == 1e-3
+    assert Limits().after(9.0) == Limits()
