@@ -128,8 +128,8 @@ def show_constraint(kind: str, of_placement: bool) -> Shown | None:
             return None
     allowed: Shown | None = None
     for instance in _instances(kind):
-        before = optsched.solve(f"@{instance}", hint.with_formulation)
         try:
+            before = optsched.solve(f"@{instance}", hint.with_formulation)
             after = optsched.solve(f"@{instance}", hint.with_formulation, constraints=[constraint])
             pair = (_placed(before), _placed(after)) if of_placement else (before, after)
         except OptschedError:
