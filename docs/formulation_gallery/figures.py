@@ -56,11 +56,14 @@ HINTS: dict[str, Hint] = {
     "alpha-fairness": Hint(more=("-O alpha=0.5",)),
     "anti-affinity": Hint("topology", {"jobs": ["transformer-8", "resnet-18-9"]}, "max-min-fairness"),
     "budget": Hint(options={"limit": 15}),
+    "cost": Hint(more=("-C minimum-service:fraction=0.25",)),
     "deadlines": Hint(with_formulation="max-min-fairness"),
     "forbidden": Hint(options={"jobs": ["bert-base-2"], "pools": ["v100"]}),
+    "gandiva": Hint("packing", more=("-O pairing=greedy",)),
     "lease": Hint("leases"),
     "makespan": Hint(more=("-O agnostic=true -O reference_pool=v100",)),
     "makespan-unrelated": Hint("unrelated"),
+    "matching": Hint("packing"),
     "max-min-fairness": Hint(more=("-O agnostic=true",)),
     "max-throughput": Hint(more=("-O integral=true", "-O normalise=best")),
     "minimum-service": Hint(options={"fraction": 0.25}),
@@ -101,16 +104,19 @@ class Shown:
 
 
 def show_formulation(name: str) -> Shown | None:
-    """A formulation on the first instance that it solves, None if it solves none."""
+    """A formulation on the first instance where something runs; without a picture where nothing ever does."""
+    idle: Shown | None = None
     for instance in _instances(name):
         try:
             solution = optsched.solve(f"@{instance}", name)
             kind = kind_of(make_formulation(name), solution)
         except OptschedError:  # what the instance lacks, another may have
             continue
-        if solution.ok and solution.allocation is not None and solution.allocation.x.any():
-            return Shown(instance, kind, (solution,), name)
-    return None
+        if solution.ok and solution.allocation is not None:
+            if solution.allocation.x.any():
+                return Shown(instance, kind, (solution,), name)
+            idle = idle or Shown(instance, kind, (), name)
+    return idle
 
 
 def show_constraint(kind: str, of_placement: bool) -> Shown | None:

@@ -113,13 +113,19 @@ def page(entries: Sequence[Entry]) -> str:
 def _section(entry: Entry, links: Mapping[str, str]) -> str:
     lines = [f"## {entry.name}", "", entry.docstring.summary, "", *_picture(entry), *_facts(entry), ""]
     for piece in entry.docstring.pieces:
-        lines += ["```text", piece.text, "```", ""] if piece.kind == "formula" else [piece.text, ""]
+        formula = re.sub(r"`formulations\.([\w.]+)`", lambda match: _named(match[1], links), piece.text)
+        lines += ["```text", formula, "```", ""] if piece.kind == "formula" else [piece.text, ""]
     lines += _options(entry)
     if entry.docstring.references:
         lines += [f"*Source.* {entry.docstring.references}", ""]
     lines += ["```sh", *entry.commands, "```", ""]
     text = "\n".join(lines)
     return re.sub(r"`(formulations\.[\w.]+)`", lambda match: _linked(match[1], links, entry.name), text)
+
+
+def _named(module: str, links: Mapping[str, str]) -> str:
+    """A module of the catalogue inside a formula, where a link would not be one."""
+    return links.get(f"formulations.{module}", f"formulations.{module}")
 
 
 def _linked(module: str, links: Mapping[str, str], here: str) -> str:
