@@ -23,7 +23,7 @@ from optsched.solution import Allocation, Solution, Status
 
 log = logging.getLogger("optsched")
 
-ACCURACY = 1e-5
+ACCURACY = 1e-4
 ACCURACY_PER_JOB = 2e-9
 """What a discount of an x* may be uncertain by; the optima that it is made of are right to so much per job."""
 LEVELS = 1e-4
@@ -31,7 +31,7 @@ LEVELS = 1e-4
 
 
 def accuracy(C: Classes) -> float:
-    """What the discounts of an x* may be uncertain by: 1e-5 for up to 5000 jobs."""
+    """What the discounts of an x* may be uncertain by: 1e-4 for up to 50,000 jobs."""
     return max(ACCURACY, ACCURACY_PER_JOB * float(C.count.sum()))
 
 

@@ -77,7 +77,7 @@ def test_who_refuses_is_a_row_with_the_sentence() -> None:
     assert set(refused) == {"isolated", "lease"}
     assert "takes no side constraints" in str(refused["lease"].error)
     document = found.to_document()
-    assert document["constraints"] == [{"kind": "deadlines", "soft": False}]
+    assert document["constraints"] == [{"kind": "deadlines", "soft": False, "give_way": "none"}]
     (row,) = (row for row in document["rows"] if row["formulation"] == "isolated")
     assert row["refused"].startswith("isolated is a rule and takes no side constraints")
     assert row["measures"] is row["status"] is row["objective"] is None

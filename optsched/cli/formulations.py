@@ -100,6 +100,10 @@ def _catalogue(found: list[dict[str, Any]], constraints: list[dict[str, Any]]) -
 
     rows = [[item["name"], item["sense"], item["objective"], ", ".join(item["reads"]) or "nothing"] for item in found]
     yield table("name", "sense", "objective", "reads of each job", rows=rows, left=4, title="Formulations (-f NAME)")
+    also = [f"{alias} = {item['name']}" for item in found for alias in item["aliases"]]
+    if also:
+        yield f"Other names: {', '.join(sorted(also))}"
+    yield ""
     rows = [
         [item["name"], item["summary"], ", ".join(option["name"] for option in item["options"]) or "none"]
         for item in constraints

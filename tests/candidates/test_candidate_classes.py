@@ -62,7 +62,17 @@ DIFFERENCES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def test_every_readable_array_is_tried() -> None:
-    assert set(DIFFERENCES) == set(READABLE)
+    assert set(DIFFERENCES) | {"queue"} == set(READABLE)
+
+
+def test_jobs_of_a_queue_are_classes_of_their_own_only_where_the_queue_is_read() -> None:
+    jobs = [{"throughput": {"a": 1.0}, "tenant": name} for name in ("first", "first", "shared", "shared")]
+    tenants = [{"name": "first", "policy": "fifo"}, {"name": "shared"}]
+    made = compiled(document({"a": 4}, jobs, tenants=tenants))
+    assert made.classes(frozenset({"tenant"})).of_job.tolist() == [0, 0, 1, 1]
+    classes = made.classes(frozenset({"tenant", "queue"}))
+    assert classes.of_job.tolist() == [0, 1, 2, 2]
+    assert classes.queue.tolist() == [1, 2, 0]
 
 
 @pytest.mark.parametrize("name", DIFFERENCES)

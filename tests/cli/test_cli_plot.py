@@ -128,7 +128,7 @@ def test_options_of_the_problem_and_of_the_solver_reach_the_library(
     assert {key: seen[key] for key in wanted} == wanted
     assert (seen["time_limit"], seen["constraints"]) == (
         60.0,
-        [{"kind": "deadlines", "soft": True, "give_way": "none"}],
+        [{"kind": "deadlines", "soft": True}],
     )
     assert run("plot", "@quickstart", "--kind", "progress", "-o", tmp_path / "p.png").code == 0
     assert seen["formulation"] == "max-min-fairness"

@@ -299,7 +299,7 @@ def test_debug_shows_where_a_refusal_comes_from(run: Any) -> None:
     ("given", "code", "told"),
     [
         (["@nothing"], 2, "no instance @nothing ships, expected one of @infeasible, "),
-        (["-f", "fair"], 2, "unknown formulation 'fair', expected one of alpha-fairness, "),
+        (["-f", "fair"], 2, "unknown formulation 'fair', expected one of allox, "),
         (["-f", "makespam"], 2, "did you mean makespan?"),
         (["-O", "integral"], 2, "-O: found 'integral', expected key=value"),
         (["-O", "agnostic=true", "-O", "agnostic=false"], 2, "-O: agnostic is given twice"),

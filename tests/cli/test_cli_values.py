@@ -52,7 +52,7 @@ def test_pairs() -> None:
     [
         ("deadlines", {"kind": "deadlines"}),
         ("deadlines:", {"kind": "deadlines"}),
-        ("deadlines:soft=true", {"kind": "deadlines", "soft": True, "give_way": "none"}),
+        ("deadlines:soft=true", {"kind": "deadlines", "soft": True}),
         ("budget:limit=12.5,per=hour", {"kind": "budget", "limit": 12.5, "per": "hour"}),
         (
             'budget:limit=1,pools=["a","b"],note=x, y',

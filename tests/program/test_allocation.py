@@ -33,7 +33,9 @@ def test_linear_lowering_says_what_the_program_says(name: str) -> None:
     point = program.complete(outcome.x)
     assert arrays.objective(point) == pytest.approx(program.level(outcome.x).min(), rel=1e-12)
     assert outcome.value <= program.highest_level.min() + 1e-12
-    assert AllocationProgram(C, LexicographicMinimum(), C.throughput).to_linear().arrays.shape == arrays.shape
+    ones, none = np.ones(len(C)), np.zeros(0)
+    alone = LexicographicMinimum(ones, ones, np.full(len(C), -1), none, none.astype(bool), np.zeros(len(C), np.int64))
+    assert AllocationProgram(C, alone, C.throughput).to_linear().arrays.shape == arrays.shape
 
 
 @pytest.mark.parametrize(("function", "exponent"), (("log", 1.0), ("power", 0.5), ("power", -1.0), ("power", -3.0)))
