@@ -37,9 +37,9 @@ def measure(module: str, function: str, repeat: int = 3, **arguments: Any) -> Me
     runs = []
     for _ in range(repeat):
         command = [sys.executable, __file__, module, function, json.dumps(arguments)]
-        folder = str(Path(__file__).parent)
+        paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
         done = subprocess.run(
-            command, capture_output=True, text=True, check=True, env={**os.environ, **ONE_THREAD, "PYTHONPATH": folder}
+            command, capture_output=True, text=True, check=True, env={**os.environ, **ONE_THREAD, "PYTHONPATH": paths}
         )
         runs.append(json.loads(done.stdout.splitlines()[-1]))
     return Measurement(

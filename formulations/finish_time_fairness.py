@@ -68,7 +68,7 @@ class FinishTimeFairness(Formulation):
             reference = on_reference_pool(C, self.options.reference_pool, self.name)
             throughput = sp.csr_matrix(sp.diags_array(reference) @ C.member)
             T = np.where(T > 0, reference[:, np.newaxis], 0.0)
-        _, y = slices(C, np.array(1.0 / C.count.sum()))
+        _, y = slices(C, np.array(1.0 / max(C.count.sum(), 1)))
         iso: FloatArray = (T * y).sum(axis=1)
         if (iso <= 0).any():
             raise without_rate(C, int(iso.argmin()))

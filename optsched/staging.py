@@ -97,7 +97,7 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Ans
         low, high = path.segment(number)
         clock = low + min(max(float(values.x[program.classes.columns]), 0.0) * high, high - low)
         bound = dual_bound(session.arrays, y)
-        frozen = filling.freeze(path, number, clock, y)
+        frozen = filling.freeze(path, number, clock, y, bound)
         if not frozen.any():
             raise SolverCrashed(f"solver {engine.name} gave duals that do not tell who holds the level at {clock:.9g}")
         log.info("filling: level %.6g on the clock, %d classes held", clock, int(frozen.sum()))
@@ -203,6 +203,6 @@ def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
         raise ValueError("its duals are not those of the rows of its program")
     y = np.concatenate([duals[block.name] for block in arrays.rows])
     bound = dual_bound(arrays, y)
-    filling.freeze(path, number, stage.value, y)
+    filling.freeze(path, number, stage.value, y, bound)
     low, high = path.segment(number)
     return None if bound is None else low + bound * high, high

@@ -33,6 +33,8 @@ SAME = 1e-12
 """Relative difference of two clocks at which events coincide."""
 HELD = 1e-6
 """Share of the largest dual above which a class counts as held."""
+SURE = 1e-6
+"""Rise, in units of the clock at the segment's end, that a held class may still have, if duals can tell."""
 HOLDING = 1e-3
 """Least sum of the duals of the levels, which is 1 where they alone hold the rise."""
 LOOSE, LOOSEST = 1e-10, 1e-7
@@ -201,29 +203,39 @@ class Filling:
             implied_upper=implied_upper,
         )
 
-    def freeze(self, path: Path, number: int, clock: float, y: FloatArray) -> BoolArray:
-        """Go to a clock in a segment, and freeze whom the duals of its program hold there; returns who is new."""
+    def freeze(self, path: Path, number: int, clock: float, y: FloatArray, bound: float | None) -> BoolArray:
+        """Go to a clock in a segment, and freeze whom the duals of its program hold there; returns who is new.
+
+        ``bound`` is what they prove of the rise. A class can still rise by what is left up to it over its share of the
+        duals: what that leaves open is held only where no share is large enough to tell.
+        """
         arrays, C = self.segment(path, number), self.program.classes
         _, rate = path.at(float(path.breaks[number]))
         level, _ = path.at(clock)
         before = self.frozen.copy()
         self.frozen = self.frozen | (path.ends <= clock * (1 + SAME))
-        pull = C.count * rate * path.segment(number)[1] * np.maximum(-y[arrays.row_block("levels").slice], 0.0)
+        low, high = path.segment(number)
+        pull = C.count * rate * high * np.maximum(-y[arrays.row_block("levels").slice], 0.0)
         # where the end of the segment holds the rise, the duals of the levels are rounding
-        held = (pull > HELD * pull.max(initial=0.0)) & (pull.sum() > HOLDING)
+        most = float(pull.max(initial=0.0))
+        gap = 0.0 if bound is None else max(bound - (clock - low) / high, 0.0)
+        held = (pull > max(HELD * most, min(gap / SURE, most / 10.0))) & (pull.sum() > HOLDING)
         self.level, self.clock = np.where(before, self.level, level), clock
         waiting = ~self.frozen & (rate <= 0)
         if held.any() and waiting.any():
-            self.frozen |= waiting & self._starved(arrays, y)
+            self.frozen |= waiting & self._starved(arrays, y, gap)
         self.frozen |= held
         return self.frozen & ~before
 
-    def _starved(self, arrays: LinearArrays, y: FloatArray) -> BoolArray:
-        """Classes whose every column has a negative reduced cost: no optimal solution gives them anything."""
+    def _starved(self, arrays: LinearArrays, y: FloatArray, gap: float) -> BoolArray:
+        """Classes whose every column has a negative reduced cost: no optimal solution gives them anything.
+
+        A solution that gives a column x loses x times its reduced cost, and there is no more to lose than the gap.
+        """
         C = self.program.classes
         reduced = -(arrays.A.T @ y)[: C.columns]
         size = float((abs(arrays.A).T @ np.abs(y))[: C.columns].max(initial=0.0))
-        open_to = reduced >= -HELD * size
+        open_to = reduced >= -max(HELD * size, gap / SURE)
         some = np.zeros(len(C), bool)
         some[C.class_a[open_to]] = True
         some[C.class_b[open_to & ~C.alone]] = True

@@ -13,7 +13,7 @@ from optsched import Instance
 
 FloatArray = np.ndarray
 EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-SATURATED = 1e-7
+SLACK, SATURATED = 1e-9, 1e-6
 
 
 @dataclass
@@ -140,14 +140,12 @@ def filled(case: Case, levels: FloatArray | None = None) -> FloatArray:
     while not frozen.all():
         rate = rates(case, frozen)
         rows = np.block([[A, np.zeros((len(A), 1))], [-levels, rate[:, None]]])
-        sides = np.concatenate([b, -L * (1 - 1e-10)])
+        sides = np.concatenate([b, SLACK - L])
         rise, _ = best(np.append(np.zeros(A.shape[1]), 1.0), rows, sides)
         L = L + rate * max(rise, 0.0)
         before = frozen.copy()
         for i in np.flatnonzero(rate > 0):  # can this job rise while nobody falls?
-            most, _ = best(
-                levels[i], np.vstack([A, -np.delete(levels, i, 0)]), np.append(b, -np.delete(L, i) * (1 - 1e-10))
-            )
+            most, _ = best(levels[i], np.vstack([A, -np.delete(levels, i, 0)]), np.append(b, SLACK - np.delete(L, i)))
             frozen[i] = most <= L[i] + SATURATED * max(levels[i].max(), 1e-30)
         assert (frozen & ~before).any()
     return L

@@ -160,6 +160,7 @@ def test_jobs_that_cannot_run_are_listed_and_nobody_sees_them(formulation: str) 
     assert rest.unplaced == ()
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("formulation", FAMILY)
 def test_nobody_can_run(formulation: str) -> None:
     instance = Instance.from_arrays(pools={"a": 1}, throughput=[[0.0], [1.0]], gpus=np.array([1, 2]))
