@@ -154,7 +154,7 @@ def _check_duals_written(point: Point) -> Bound:
     """Duals may be left out where there are many rows, or where the solver has none: what the bound is worth then."""
     document, rows = point.document, point.arrays.shape[0]
     if document.duals is None and document.bound_source == "solver" and not point.arrays.is_integer:
-        _check_solver_without_duals(document.solver.name, point.findings)
+        check_solver_without_duals(document.solver.name, point.findings)
     if document.duals is not None or document.bound_source != "dual":
         return "consistent"
     if rows <= DUAL_ROWS:
@@ -162,7 +162,7 @@ def _check_duals_written(point: Point) -> Bound:
     return "not verifiable"
 
 
-def _check_solver_without_duals(name: str, findings: Findings) -> None:
+def check_solver_without_duals(name: str, findings: Findings) -> None:
     """The bound of a program without whole jobs comes from duals, unless its solver gives none."""
     try:
         has_duals = Capability.DUALS in load_solver(name).capabilities
