@@ -20,16 +20,18 @@ from optsched.errors import InvalidInput, UsageError
 from optsched.formats.mps import ProgramNames, ReadProgram, program_names, read_program
 from optsched.formats.sol import SUFFIX, read_sol, read_start, sol_text
 from optsched.instance.files import pretty_json
-from optsched.instance.reading import named, parse_json, read_bytes, show
+from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show
 from optsched.outcome import Outcome
 from optsched.program import LinearArrays, LinearProgram
 from optsched.proof import proved_linear
 from optsched.registry import load_solver
 from optsched.solution import Certificate, SolverRecord, Status, Termination
-from optsched.solution.certificate import gap_of
+from optsched.solution.certificate import OPTIMALITY, gap_of
+from optsched.solution.program_document import FORMAT
 from optsched.solvers import Progress
+from optsched.verify.findings import Finding, Verification
+from optsched.verify.program import NamedProgram, check_program
 
-FORMAT = "optsched-program-solution/1"
 PointSource = Mapping[str, Any] | FloatArray | str | Path
 """Values by name (0 where absent), values in the order of the columns, or a file: .sol, or what `write` writes."""
 
@@ -226,6 +228,58 @@ def solve_program(
     )  # fmt: skip
     timings = {"load": loaded - started, **engine.timings, "total": time.perf_counter() - started}
     return ProgramSolution(given.name, given.arrays, given.names, outcome, record, timings)
+
+
+def verify_program(
+    program: str | Path | LinearProgram | LinearArrays | ReadProgram,
+    document: Mapping[str, Any] | str | Path,
+    *,
+    resolve: bool = False,
+) -> Verification:
+    """Check the solution of a program (a file that `ProgramSolution.write` wrote), with every number recomputed.
+
+    Parameters
+    ----------
+    program : what `solve_program` takes
+    document : mapping or path
+        The solution in JSON; ``-`` is standard input.
+    resolve : bool
+        Also solve again and compare the objectives.
+
+    Raises
+    ------
+    InvalidInput
+        If a file cannot be read or is not JSON. Everything else that is wrong with the solution is a finding.
+    """
+    given = _as_read(program)
+    plain: Any = document
+    if isinstance(document, str | Path):
+        data = read_stdin() if str(document) == "-" else read_bytes(Path(document))
+        with named(document):
+            plain = parse_json(data, "solution")
+    found = check_program(NamedProgram(given.name, given.arrays, given.names.columns, given.names.rows), plain)
+    return _found_again(given, plain, found) if resolve and found.ok else found
+
+
+def _found_again(program: ReadProgram, document: Mapping[str, Any], found: Verification) -> Verification:
+    """What was found, and whether another run agrees: an optimum is the same, no objective is beyond a bound."""
+    again = solve_program(program)
+    status, stated, bound = document["status"], document["objective"], document["bound"]
+    told = f"solving again gives {again.objective!r} ({again.status})"
+    beyond = 0.0
+    if again.objective is not None and bound is not None:
+        beyond = again.objective - bound if program.arrays.maximise else bound - again.objective
+    if status not in (again.status, Status.FEASIBLE, Status.LIMIT):
+        wrong = Finding("status", f'found "{status}": {told}')
+    elif status == Status.OPTIMAL and (gap_of(again.objective, stated) or 0.0) > max(
+        OPTIMALITY, document["solver"]["gap"] or 0.0
+    ):
+        wrong = Finding("objective", f"found {stated!r}: {told}")
+    elif beyond > OPTIMALITY * max(1.0, abs(again.objective or 0.0)):
+        wrong = Finding("bound", f"found {bound!r}: {told}")
+    else:
+        return found
+    return Verification((wrong,), "not verifiable")
 
 
 def _as_read(program: str | Path | LinearProgram | LinearArrays | ReadProgram) -> ReadProgram:

@@ -654,6 +654,17 @@ def _document_of(given: Instance, document: Document, x: np.ndarray) -> Document
     }
 
 
+def test_a_claim_is_no_proof_where_the_solver_gives_duals() -> None:
+    """What is said to be fractions of time after all is a linear program, whose bound needs no trust."""
+    solution = optsched.solve("@quickstart", "max-throughput", integral=True)
+    document = solution.to_document()
+    document["options"]["integral"] = False
+    told = {finding.field: finding.message for finding in optsched.verify(solution.instance, document).findings}
+    assert told["bound_source"] == 'found "solver", expected "dual": no job is whole, and highs gives duals'
+    claimed = optsched.solve("@quickstart", "max-throughput", solver="scip")  # which gives none
+    assert optsched.verify(claimed.instance, claimed.to_document()).bound == "consistent"
+
+
 def test_a_feasible_solution_that_is_better_than_its_claimed_bound() -> None:
     given, document = solved("packing integral")
     document["bound"] = document["objective"] * 0.9

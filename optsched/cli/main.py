@@ -30,6 +30,7 @@ from optsched.cli import (
 )
 from optsched.cli.command import CONTEXT, Commands, Help, add_command
 from optsched.cli.shell import Shell, silence_stdout
+from optsched.cli.signals import terminated_like_interrupted
 from optsched.errors import UsageError
 
 USAGE = 2
@@ -89,7 +90,8 @@ def build_app() -> typer.Typer:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line (default: the program's own); returns the exit code."""
     _prepare_streams()
-    code = _run(list(sys.argv[1:] if arguments is None else arguments))
+    with terminated_like_interrupted():
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from optsched.cli.options import InstanceFile, Json
+from optsched.cli.options import Json
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from optsched.verify import Verification
 
 REFUSED = 6
 
@@ -17,6 +21,7 @@ EXAMPLES = """
     optsched verify cluster.json plan.json
     optsched solve @quickstart --json | optsched verify @quickstart -
     optsched verify cluster.json plan.json --resolve
+    optsched verify model.mps solution.json
 """
 
 BOUND = {
@@ -28,21 +33,25 @@ BOUND = {
 
 def verify(
     shell: Shell,
-    instance: InstanceFile,
+    instance: Annotated[
+        str,
+        typer.Argument(
+            metavar="INSTANCE",
+            help="File (json, yaml, npz), - for standard input, @name of one that ships; or a program (mps, lp, .gz).",
+        ),
+    ],
     solution: Annotated[str, typer.Argument(metavar="SOLUTION", help="Solution file, or - for standard input.")],
     resolve: Annotated[bool, typer.Option("--resolve", help="Also solve again and compare.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Check a solution file against its instance, with every number recomputed.
+    """Check a solution file against its instance, or its program, with every number recomputed.
 
     Exit codes: 0 the solution is right, 6 it is refused, with a line for each wrong field on standard error.
     """
     if instance == solution == "-":
         raise UsageError("the instance and the solution cannot both come from standard input")
-    from optsched.verify import verify as check
-
     with progress(shell, "verifying"):
-        found = check(instance, solution, resolve=resolve)
+        found = _checked(instance, solution, resolve)
     if as_json:
         findings = [{"field": finding.field, "message": finding.message} for finding in found.findings]
         shell.document({"ok": found.ok, "bound": found.bound, "findings": findings})
@@ -53,3 +62,21 @@ def verify(
     if not as_json:
         shell.tell(f"the solution is right, {BOUND[found.bound]}")
     return 0
+
+
+def _checked(instance: str, solution: str, resolve: bool) -> Verification:
+    from optsched.formats.mps import is_program
+    from optsched.formats.sol import SUFFIX
+
+    if Path(solution).suffix.lower() == SUFFIX:
+        raise UsageError(
+            f"{solution}: a {SUFFIX} file is a point without any claim; verify checks the json that `optsched solve "
+            "-o` writes"
+        )
+    if is_program(instance):
+        from optsched.direct import verify_program
+
+        return verify_program(instance, solution, resolve=resolve)
+    from optsched.verify import verify as check
+
+    return check(instance, solution, resolve=resolve)

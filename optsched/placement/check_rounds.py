@@ -62,6 +62,8 @@ def _check_share(rounds: Rounds) -> list[Problem]:
     elif rounds.finished and rounds.method != "priority" and rounds.bound - rounds.scale > CLOSED:
         told = f"expected {rounds.scale!r}, the scale: the search is said to be finished"
         problems.append(Problem("bound", f"found {rounds.bound!r}, {told}"))
+    if not rounds.finished and rounds.method != "patterns":
+        problems.append(Problem("finished", f"found false, expected true: {rounds.method} has no search to stop"))
     return problems
 
 

@@ -13,9 +13,11 @@ sizes leave it coarser than 1e-6 nevertheless, its proof is one within its own p
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from dataclasses import replace
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,6 +30,9 @@ from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
 from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.raw_log import caught_output
+
+POSITION = re.compile(r"^\d+:\d+ ?: ")
+"""Where in its text a protocol buffer is wrong."""
 
 
 def _helper() -> Any:
@@ -70,7 +75,7 @@ class OrToolsSession(Session):
         if left is not None:
             solver.set_time_limit_in_seconds(left)
         solver.enable_output(limits.on_log is not None)  # its log callback takes no Python function
-        solver.set_solver_specific_parameters(self._solver.parameters(limits))
+        solver.set_solver_specific_parameters(self._solver.checked_parameters(limits))
         with caught_output(limits.on_log):
             interrupted = self._solve(solver, model)
         values = self._values(module, solver, reasons, interrupted, time.perf_counter() - started)
@@ -150,6 +155,23 @@ class OrToolsSolver(Solver):
     rounds: ClassVar[bool] = False
     """Whether it rounds coefficients, so that its bound is right to its own precision alone."""
 
+    protocol: ClassVar[str] = ""
+    """Module and name of the protocol buffer of its parameters, if they are one."""
+
+    @classmethod
+    def checked_parameters(cls, limits: Limits) -> str:
+        """The parameters; what a user gives is parsed here first, as OR-tools would write to standard error."""
+        text = cls.parameters(limits)
+        if cls.protocol and limits.options:
+            text_format = import_module("google.protobuf.text_format")
+            module, name = cls.protocol.split(":")
+            try:
+                text_format.Parse(text, getattr(import_module(module), name)())
+            except text_format.ParseError as error:
+                words = POSITION.sub("", str(error)).strip()
+                raise UsageError(f"{cls.name} refused its options: {words}") from None
+        return text
+
     @classmethod
     def version(cls) -> str:
         """Version of ortools."""
@@ -182,6 +204,7 @@ class Glop(OrToolsSolver):
 
     name: ClassVar[str] = "glop"
     engine: ClassVar[str] = "glop"
+    protocol: ClassVar[str] = "ortools.glop.parameters_pb2:GlopParameters"
     capabilities: ClassVar[frozenset[Capability]] = _COMMON | {Capability.CONTINUOUS, Capability.DUALS}
 
     @classmethod
@@ -204,6 +227,7 @@ class Pdlp(OrToolsSolver):
 
     name: ClassVar[str] = "pdlp"
     engine: ClassVar[str] = "pdlp"
+    protocol: ClassVar[str] = "ortools.pdlp.solvers_pb2:PrimalDualHybridGradientParams"
     capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.CONTINUOUS, Capability.DUALS})
 
     @classmethod
@@ -244,6 +268,7 @@ class CpSat(OrToolsSolver):
 
     name: ClassVar[str] = "cp-sat"
     engine: ClassVar[str] = "sat"
+    protocol: ClassVar[str] = "ortools.sat.sat_parameters_pb2:SatParameters"
     rounds: ClassVar[bool] = True
     capabilities: ClassVar[frozenset[Capability]] = _COMMON | {
         Capability.INTEGER,
@@ -272,7 +297,7 @@ class CpSat(OrToolsSolver):
         from optsched.solvers.cp_sat import solve_timeline
 
         self.version()
-        return solve_timeline(program, limits, self.parameters(limits), start)
+        return solve_timeline(program, limits, self.checked_parameters(limits), start)
 
 
 def _text(values: Any) -> str:

@@ -86,7 +86,7 @@ def _check_conflicts(
     for index, words in enumerate(conflicts):
         if words not in rows:
             findings.add(f"conflicts[{index}]", f"found {show(words)}, which no row of the program says")
-    if conflicts and len(rows) == len(wanted) and not arrays.is_integer and _can_be_met(arrays, sorted(rows.values())):
+    if conflicts and len(rows) == len(wanted) and not arrays.is_integer and can_be_met(arrays, sorted(rows.values())):
         findings.add("conflicts", "these requirements can all be met together: some that conflict are missing")
 
 
@@ -99,7 +99,7 @@ def _described(program: AllocationProgram | LinearPlan, arrays: LinearArrays) ->
                 yield row, describe_row(program, block.name, row - block.start).words
 
 
-def _can_be_met(arrays: LinearArrays, rows: list[int]) -> bool:
+def can_be_met(arrays: LinearArrays, rows: list[int]) -> bool:
     """Whether these rows alone leave a point."""
     from optsched.solvers.highs import Highs
 

@@ -8,14 +8,17 @@ from functools import cached_property
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.errors import OptschedError
 from optsched.instance.reading import join, listed
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.utility import Total
+from optsched.registry import load_solver
 from optsched.solution import Allocation, Termination, certify_point, dual_bound, gap_of
 from optsched.solution.certificate import OPTIMALITY, alike, dual_residual, noise_of, worst_row
 from optsched.solution.document import SolutionDocument
 from optsched.solution.explanation import describe_row
 from optsched.solution.solution import DUAL_ROWS, allocation_metrics
+from optsched.solvers import Capability
 from optsched.verify.findings import RELATIVE, Bound, Findings
 from optsched.verify.subject import Subject
 
@@ -162,11 +165,23 @@ def check_bound(point: Point) -> Bound:
 def _check_duals_written(point: Point) -> Bound:
     """Duals may be left out where there are many rows, or where the solver has none: what the bound is worth then."""
     document, rows = point.document, point.arrays.shape[0]
+    if document.duals is None and document.bound_source == "solver" and not point.arrays.is_integer:
+        check_solver_without_duals(document.solver.name, point.findings)
     if document.duals is not None or document.bound_source != "dual":
         return "consistent"
     if rows <= DUAL_ROWS:
         point.findings.add("duals", f"found null, expected the duals of the {rows} rows, which prove the bound")
     return "not verifiable"
+
+
+def check_solver_without_duals(name: str, findings: Findings) -> None:
+    """The bound of a program without whole jobs comes from duals, unless its solver gives none."""
+    try:
+        has_duals = Capability.DUALS in load_solver(name).capabilities
+    except OptschedError:  # it is not installed here
+        return
+    if has_duals:
+        findings.add("bound_source", f'found "solver", expected "dual": no job is whole, and {name} gives duals')
 
 
 def check_contradiction(document: SolutionDocument, findings: Findings) -> None:

@@ -16,7 +16,10 @@ from typing import Any
 
 import pytest
 
-SCRIPT = [sys.executable, "-m", "optsched.cli.main"]
+from optsched.cli.signals import terminated_like_interrupted
+from optsched.solvers.interrupt import interrupt_flag
+
+SCRIPT = [sys.executable, "-m", "optsched"]
 INTEGRAL = ("-f", "max-throughput", "-O", "integral=true")
 
 
@@ -114,12 +117,13 @@ def test_closed_streams() -> None:
 # --- Ctrl-C --------------------------------------------------------------------------------------------------------
 
 
-def test_interrupted_with_an_incumbent(hard: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_with_an_incumbent(hard: Path, tmp_path: Path, number: int) -> None:
     process = start("solve", hard, *INTEGRAL, "-o", tmp_path / "o.json", "-v")
     assert process.stderr is not None
     process.stderr.readline()  # the log tells that the solver has been chosen
     time.sleep(1.5)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     code, out, err = finish(process)
     assert code == 0
     assert "status       feasible  interrupted\n" in out
@@ -141,6 +145,23 @@ def test_interrupted_before_anything_was_found(tmp_path: Path) -> None:
     code, out, err = finish(process)
     assert (code, out, err) == (130, "", "optsched: interrupted\n")
     assert list(tmp_path.iterdir()) == [log]
+
+
+def test_sigterm_interrupts_also_where_ctrl_c_is_ignored() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with terminated_like_interrupted():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        with interrupt_flag() as flag:
+            signal.raise_signal(signal.SIGTERM)
+            assert flag.is_set()
+        usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.signal(signal.SIGINT, usual)
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 # --- a terminal ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from optsched.conformance.integer import hard_knapsacks, knapsack
-from optsched.conformance.linear import dense, infeasible, unbounded
+from optsched.conformance.linear import covering, dense, infeasible, unbounded
 from optsched.formats.mps import program_names, program_text
 from optsched.program import LinearProgram
 
@@ -128,3 +128,17 @@ def test_starts_of_instances(run: Any, tmp_path: Path) -> None:
     assert run(*wanted, "--start", tmp_path / "s.json", "--solver", "glop").code == 7
     assert run("solve", "@quickstart", "--start", tmp_path / "s.json", "--solver", "pdlp").code == 7
     assert run("solve", "@quickstart", "-f", "isolated", "--start", tmp_path / "s.json").code == 2
+
+
+def test_the_solution_of_a_program_is_verified(run: Any, tmp_path: Path) -> None:
+    model, solution, arrays = tmp_path / "model.mps", tmp_path / "solution.json", covering().arrays
+    model.write_bytes(program_text(arrays, program_names(arrays), "mps", name="model"))
+    assert run("solve", model, "-o", solution).code == 0
+    result = run("verify", model, solution, "--resolve")
+    assert (result.code, result.out) == (0, "the solution is right, its bound was recomputed\n")
+    solution.write_text(solution.read_text().replace('"objective": 9', '"objective": 8'))
+    result = run("verify", model, solution)
+    assert result.code == 6 and "error: objective: found 8" in result.err
+    assert "a .sol file is a point without any claim" in run("verify", model, tmp_path / "p.sol").err
+    solution.write_text("{")
+    assert f"error: {solution}: found text that is not JSON" in run("verify", model, solution).err

@@ -13,7 +13,7 @@ import pytest
 from plan_instances import machines, made, random_unrelated, verified
 
 import optsched
-from optsched.errors import UsageError
+from optsched.errors import SolverUnavailable, UsageError
 
 FORMS = Path(__file__).resolve().parents[3] / "shared" / "oracles" / "forms" / "goldens.json"
 REFERENCE = [[6, 3], [4, 8], [5, 5], [9, 2]]
@@ -102,6 +102,13 @@ def test_arrivals_orders_and_budgets() -> None:
     assert solution.objective == 9.0  # on a: 4 + 5
     assert [row["start"] for row in solution.schedule.to_records()] == [0.0, 4.0]
     assert solve(made(cluster=cluster, jobs=jobs[:2], now=100)).schedule.start.tolist() == [100.0, 104.0]
+
+
+def test_a_solver_of_timelines_alone_is_told_of_the_timeline() -> None:
+    told = "solver cp-sat lacks 'continuous', .* with -O program=timeline it needs no such columns"
+    with pytest.raises(SolverUnavailable, match=told):
+        optsched.solve(machines(REFERENCE), "makespan-unrelated", solver="cp-sat")
+    assert solve(machines(REFERENCE), solver="cp-sat", program="timeline").objective == 9.0
 
 
 def test_a_coarse_unit_rounds_up() -> None:

@@ -197,6 +197,12 @@ def test_a_bound_that_is_not_reached_is_refused_where_the_search_is_finished() -
     assert refused("quickstart", document, resolve=True) == ["rounds.scale", "rounds.bound"]
 
 
+def test_what_has_no_search_is_always_finished() -> None:
+    document = copy.deepcopy(written("one-gpu"))
+    document["rounds"]["finished"] = False
+    assert document["rounds"]["method"] == "open-shop" and refused("one-gpu", document) == ["rounds.finished"]
+
+
 def test_the_share_of_the_priority_rule_is_the_smallest() -> None:
     document = written("quickstart", "priority")
     document["rounds"]["scale"] += 1e-3

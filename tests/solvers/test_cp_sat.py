@@ -8,6 +8,7 @@ import pytest
 
 import optsched
 from optsched.conformance.integer import hard_knapsacks
+from optsched.errors import UsageError
 from optsched.registry import load_solver
 from optsched.solution import Status, Termination
 from optsched.solvers import Limits
@@ -39,6 +40,18 @@ def test_the_work_limit_counts_conflicts() -> None:
     assert time.perf_counter() - started < 20.0  # a deterministic second each would be minutes
     assert first.termination is Termination.WORK_LIMIT and first.status is Status.FEASIBLE and first.reproducible
     assert first.bound == second.bound and first.to_document()["schedule"] == second.to_document()["schedule"]
+
+
+@pytest.mark.parametrize("solver", ["glop", "pdlp", "cp-sat"])
+def test_a_wrong_option_is_one_line(solver: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """OR-tools itself writes two lines of its own to standard error."""
+    given = ("@unrelated", "makespan-unrelated") if solver == "cp-sat" else ("@quickstart", "makespan")
+    program = {"program": "timeline"} if solver == "cp-sat" else {}
+    for options, told in (({"no_such": 1}, 'has no field named "no_such"'), ({"random_seed": "x"}, "")):
+        with pytest.raises(UsageError, match=f"^{solver} refused its options: .*{told}"):
+            optsched.solve(*given, solver=solver, solver_options=options, options=program)
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ""
 
 
 @pytest.mark.parametrize("solver", ["cp-sat", "scip"])

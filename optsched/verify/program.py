@@ -1,0 +1,202 @@
+"""A program's solution (``optsched-program-solution/1``) against its program, every number recomputed.
+
+As for solutions of instances nothing in the file is believed except the bound of a program that has no duals. Columns
+and rows are found by name; those that the file leaves out are 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.errors import InvalidInput
+from optsched.infeasibility import least_violation
+from optsched.instance.reading import join, show, validate
+from optsched.program import LinearArrays
+from optsched.solution import Status, Termination, certify_point, dual_bound, gap_of
+from optsched.solution.certificate import FEASIBILITY, OPTIMALITY, alike, dual_residual, is_bounded, noise_of
+from optsched.solution.program_document import ProgramSolutionDocument
+from optsched.solvers import Limits
+from optsched.verify.check import TERMINATIONS
+from optsched.verify.findings import Bound, Findings, Verification
+from optsched.verify.nothing import can_be_met
+from optsched.verify.numbers import PROOFS, RESIDUAL, check_solver_without_duals
+
+
+@dataclass(frozen=True)
+class NamedProgram:
+    """A program, and the unique names of its columns and rows."""
+
+    name: str
+    arrays: LinearArrays
+    columns: Sequence[str]
+    rows: Sequence[str]
+
+    def facts(self) -> dict[str, Any]:
+        """What a solution file says of it."""
+        rows, columns = self.arrays.shape
+        return {
+            "name": self.name,
+            "rows": rows,
+            "columns": columns,
+            "integer": int(self.arrays.integer.sum()),
+            "nonzeros": int(self.arrays.A.nnz),
+            "sense": "max" if self.arrays.maximise else "min",
+        }
+
+
+def check_program(program: NamedProgram, document: object) -> Verification:
+    """Check the solution of a program; what is wrong with it is a finding."""
+    findings = Findings()
+    if not isinstance(document, Mapping):
+        findings.add("", f"found {show(document)}, expected the solution of a program: an object")
+        return Verification(tuple(findings.items), "not verifiable")
+    try:
+        read = validate(ProgramSolutionDocument, document)
+    except InvalidInput as error:
+        findings.add(error.path, f"found {error.found}, expected {error.expected}")
+        return Verification(tuple(findings.items), "not verifiable")
+    with np.errstate(all="ignore"):
+        bound = _Check(program, read, findings).run()
+    return Verification(tuple(findings.items), bound)
+
+
+@dataclass(frozen=True)
+class _Check:
+    program: NamedProgram
+    document: ProgramSolutionDocument
+    findings: Findings
+
+    def run(self) -> Bound:
+        """All checks; what the bound is worth."""
+        document, findings, before = self.document, self.findings, len(self.findings)
+        findings.alike("program", document.program.model_dump(), self.program.facts(), "what this program has")
+        findings.close(
+            "gap",
+            document.gap,
+            gap_of(document.objective, document.bound),
+            "what they give",
+            relative=1e-12,
+        )
+        by_clock = document.termination in (Termination.TIME_LIMIT, Termination.INTERRUPTED)
+        why = f"the run ended with {document.termination}"
+        findings.same("reproducible", document.reproducible, not by_clock, why)
+        if document.termination not in TERMINATIONS[document.status]:
+            told = f'found "{document.termination}", which leads to no status "{document.status}"'
+            findings.add("termination", told)
+        if not document.certificate.ok:
+            told = "; ".join(document.certificate.problems) or "no problem is told"
+            findings.add("certificate.ok", f"found false: the solution's own certificate does not hold ({told})")
+        found = document.status in (Status.OPTIMAL, Status.FEASIBLE)
+        bound = self._check_point() if found else self._check_nothing()
+        return bound if len(findings) == before else "not verifiable"
+
+    def _vector(self, field: str, given: Mapping[str, float], names: Sequence[str], what: str) -> FloatArray | None:
+        """Numbers by name in the order of the program; None with findings for a name that it lacks."""
+        place = {name: number for number, name in enumerate(names)}
+        for name in [name for name in given if name not in place]:
+            self.findings.add(join(field, [name]), f"found {given[name]!r}, but the program has no such {what}")
+        if not place.keys() >= given.keys():
+            return None
+        vector = np.zeros(len(names))
+        vector[[place[name] for name in given]] = list(given.values())
+        return vector
+
+    def _check_point(self) -> Bound:
+        document, findings, arrays = self.document, self.findings, self.program.arrays
+        findings.alike("conflicts", document.conflicts, [])
+        if document.values is None:
+            findings.add("values", f"found null, expected a point: the status is {document.status}")
+            return "not verifiable"
+        x = self._vector("values", document.values, self.program.columns, "column")
+        if x is None:
+            return "not verifiable"
+        value = arrays.objective(x)
+        noise, stated = noise_of(arrays), document.certificate
+        findings.close("objective", document.objective, value, "what the values give", absolute=noise)
+        certificate = certify_point(arrays, x, value, stated.proof)
+        bound, residuals, method = self._check_bound()
+        residuals = {**certificate.residuals, **residuals}
+        findings.alike("certificate.residuals", stated.residuals, residuals, "what we find", absolute=RESIDUAL)
+        for problem in certificate.problems:
+            findings.add("values", problem)
+        if stated.proof not in PROOFS.get(document.bound_source, ()):
+            told = f'found "{stated.proof}" of a bound from "{document.bound_source}", which none gives'
+            findings.add("certificate.proof", told)
+        accepted = max(OPTIMALITY, (document.solver.gap or 0.0) if arrays.is_integer else 0.0) * (1 + 1e-6)
+        closed = bound is not None and alike(value, bound, accepted, noise)
+        told = "there is no bound" if bound is None else f"the bound is {bound!r}, {accepted:.3g} is allowed"
+        findings.same("status", str(document.status), "optimal" if closed else "feasible", told)
+        excess = 0.0 if bound is None else value - bound if arrays.maximise else bound - value
+        if bound is not None and excess > 0 and not alike(value, bound, OPTIMALITY, noise):
+            findings.add("bound", f"found {document.bound!r}, which the objective {value!r} contradicts")
+        return method
+
+    def _check_bound(self) -> tuple[float | None, dict[str, float], Bound]:
+        """The bound, from the duals where there are any; the residual of their signs; what the bound is worth."""
+        document, findings, arrays = self.document, self.findings, self.program.arrays
+        source = document.bound_source
+        if document.duals is None:
+            if source == "dual":
+                findings.add("duals", "found null, expected the duals of the rows, which prove the bound")
+                return document.bound, {}, "not verifiable"
+            if source == "solver" and not arrays.is_integer:
+                check_solver_without_duals(document.solver.name, findings)
+            return document.bound, {}, "consistent"
+        y = self._vector("duals", document.duals, self.program.rows, "row")
+        if y is None:
+            return document.bound, {}, "not verifiable"
+        bound, residual = dual_bound(arrays, y), {"duals": dual_residual(arrays, y)}
+        if bound is None:
+            if source == "dual":
+                findings.add("bound_source", 'found "dual", but the duals in the file give no bound')
+            return document.bound, residual, "consistent"
+        findings.same("bound_source", source, "dual", "the duals in the file give a bound")
+        why = "what the duals in the file give"
+        findings.close("bound", document.bound, bound, why, relative=1e-10, absolute=noise_of(arrays))
+        return bound, residual, "verified"
+
+    # --- without a point -------------------------------------------------------------------------------------------
+
+    def _check_nothing(self) -> Bound:
+        document, findings, arrays = self.document, self.findings, self.program.arrays
+        why = f"the status is {document.status}"
+        for name in ("values", "objective", "duals"):
+            if getattr(document, name) is not None:
+                findings.add(name, f"found something, expected null: {why}")
+        if document.status is not Status.LIMIT:
+            findings.same("bound", document.bound, None, why)
+        if document.status is Status.INFEASIBLE:
+            return self._check_infeasible()
+        findings.alike("conflicts", document.conflicts, [])
+        findings.alike("certificate.residuals", document.certificate.residuals, {})
+        unbounded = document.status is Status.UNBOUNDED
+        findings.same("certificate.proof", document.certificate.proof, "claimed" if unbounded else "none")
+        if unbounded and is_bounded(arrays):
+            findings.add("status", 'found "unbounded", but the columns are bounded, and with them the objective')
+        return "consistent"
+
+    def _check_infeasible(self) -> Bound:
+        document, findings, arrays = self.document, self.findings, self.program.arrays
+        needed, proof, _ = least_violation(arrays, Limits())
+        if needed <= FEASIBILITY:
+            findings.add("status", 'found "infeasible", but there is a point that meets every row')
+            return "not verifiable"
+        findings.same("certificate.proof", document.certificate.proof, proof)
+        expected = {"least_violation": needed}
+        stated = document.certificate.residuals
+        findings.alike("certificate.residuals", stated, expected, "what we find", absolute=1e-7 * needed)
+        place = {name: number for number, name in enumerate(self.program.rows)}
+        for index, name in enumerate(document.conflicts):
+            if name not in place:
+                findings.add(f"conflicts[{index}]", f"found {show(name)}, expected the name of a row")
+        rows = sorted({place[name] for name in document.conflicts if name in place})
+        if not document.conflicts:
+            findings.add("conflicts", "found none, expected the rows that conflict")
+        elif len(rows) == len(set(document.conflicts)) and not arrays.is_integer and can_be_met(arrays, rows):
+            findings.add("conflicts", "these rows can all be met together: some that conflict are missing")
+        return "verified" if proof == "dual" else "consistent"
