@@ -188,13 +188,15 @@ class Engine:
 
     def another(self, outcome: Outcome) -> str | None:
         """A solver of another kind, if `auto` chose and the certificate does not hold; the reason is told."""
-        if self.solver != "auto" or outcome.certificate.ok:
+        short = outcome.status is Status.FEASIBLE and outcome.values.termination is Termination.IMPRECISE
+        if self.solver != "auto" or (outcome.certificate.ok and not short):
             return None
         other = "highs-ipm" if outcome.solver.name == "clarabel" else "clarabel"
-        why = "; ".join(outcome.certificate.problems)
+        why = "; ".join(outcome.certificate.problems) or "it got no more precise"
         self.rebuilt.append(f"solved again by {other}, as of {outcome.solver.name}'s answer: {why}")
         log.info(self.rebuilt[-1])
-        self.reason = f"{self.reason}; {outcome.solver.name} left a certificate that does not hold"
+        left = "stopped short of its precision" if outcome.certificate.ok else "left a certificate that does not hold"
+        self.reason = f"{self.reason}; {outcome.solver.name} {left}"
         return other
 
     def _solve_once(self, program: AllocationProgram, arrays: LinearArrays, solver: str | None = None) -> Outcome:
