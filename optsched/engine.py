@@ -184,7 +184,7 @@ class Engine:
         first = self.reason
         second = once(other)
         self.reason = first
-        return second
+        return second if second.certificate.ok or not outcome.certificate.ok else outcome
 
     def another(self, outcome: Outcome) -> str | None:
         """A solver of another kind, if `auto` chose and the certificate does not hold; the reason is told."""

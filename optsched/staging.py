@@ -75,9 +75,10 @@ def _filled(engine: Engine, program: AllocationProgram) -> Answer:
     answer = _fill(engine, program, None)
     other = engine.another(answer.outcome)
     if other is not None:
-        first = engine.reason
-        answer = _fill(engine, program, other)
+        first, again = engine.reason, _fill(engine, program, other)
         engine.reason = first
+        if again.outcome.certificate.ok or not answer.outcome.certificate.ok:
+            return again
     return answer
 
 
