@@ -29,6 +29,7 @@ from optsched.solution.certificate import (
     gap_of,
     is_bounded,
     noise_of,
+    proved_by_nothing,
     row_sizes,
 )
 from optsched.solution.solution import Status
@@ -317,7 +318,7 @@ class Engine:
         )
         dual = arrays if dual is None else dual
         bound = None if y is None else dual_bound(dual, y)
-        if y is not None and bound is not None and dual is arrays and _proved_by_nothing(arrays, value, bound):
+        if y is not None and bound is not None and dual is arrays and proved_by_nothing(arrays, value, bound):
             y, bound = np.zeros_like(y), value
         source = proof = "dual"
         if bound is None:
@@ -401,11 +402,6 @@ class Engine:
 
 def _tangent(program: AllocationProgram, value: float) -> LinearArrays:
     return program.tangent_at(value).arrays
-
-
-def _proved_by_nothing(arrays: LinearArrays, value: float, bound: float) -> bool:
-    """Whether an interior point's noise for duals proves less than no duals at all, which prove the value exactly."""
-    return bound != value and dual_bound(arrays, np.zeros(arrays.shape[0])) == value == arrays.offset
 
 
 def _without_noise(y: FloatArray, arrays: LinearArrays) -> FloatArray:

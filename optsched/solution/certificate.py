@@ -146,6 +146,11 @@ def dual_bound(arrays: LinearArrays, y: FloatArray) -> float | None:
     return bound if np.isfinite(bound) else None
 
 
+def proved_by_nothing(arrays: LinearArrays, value: float, bound: float) -> bool:
+    """Whether an interior point's noise for duals proves less than no duals at all, which prove the value exactly."""
+    return bound != value and dual_bound(arrays, np.zeros(arrays.shape[0])) == value == arrays.offset
+
+
 def dual_residual(arrays: LinearArrays, y: FloatArray) -> float:
     """Largest relative error in the signs of the duals: 0 if y is feasible in the dual program.
 
