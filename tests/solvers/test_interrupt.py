@@ -36,7 +36,9 @@ def test_ctrl_c(solver: str) -> None:
     script = SCRIPT.format(jobs=12_000, solver=solver, after=0.6)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() in ("interrupted feasible True False", "interrupted without incumbent"), done.stdout
+    # a run that is stopped in its last iterations may leave duals that prove its point
+    expected = [f"interrupted {status} True False" for status in ("feasible", "optimal")]
+    assert done.stdout.strip() in (*expected, "interrupted without incumbent"), done.stdout
 
 
 def test_ctrl_c_is_not_swallowed_outside_of_a_solver() -> None:
