@@ -353,10 +353,14 @@ def _refuse_stranded(program: AllocationProgram) -> None:
 
 
 def by_job(C: Classes, figures: Mapping[str, FloatArray]) -> dict[str, dict[str, float]]:
-    """Figures of classes as figures of jobs, by name."""
+    """Figures of classes as figures of jobs, by name; those that are infinite are left out."""
     names, jobs = C.instance.jobs_table.names, np.flatnonzero(C.of_job >= 0)
     return {
-        name: {names[job]: float(value) for job, value in zip(jobs.tolist(), figure[C.of_job[jobs]], strict=True)}
+        name: {
+            names[job]: float(value)
+            for job, value in zip(jobs.tolist(), figure[C.of_job[jobs]], strict=True)
+            if np.isfinite(value)
+        }
         for name, figure in figures.items()
     }
 

@@ -40,7 +40,12 @@ def solve_plan(engine: Engine, plan: Plan) -> Planned:
 
 def _solve_linear(engine: Engine, plan: LinearPlan) -> Planned:
     def meant(x: FloatArray) -> FloatArray:
-        return plan.complete(plan.read(x))
+        try:
+            return plan.complete(plan.read(x))
+        except ValueError as error:
+            raise SolverCrashed(
+                f"the point of solver {engine.name} is no schedule to the precision of numbers: {error}"
+            ) from None
 
     outcome = engine.solve_linear(plan.program, meant)
     if outcome.x is None:

@@ -24,6 +24,7 @@ class Drop(IntEnum):
     OVER_LIMIT = 6
     DOMINATED = 7
     NOT_CHOSEN = 8
+    NO_ROOM = 9
 
 
 @dataclass(frozen=True)

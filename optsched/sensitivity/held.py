@@ -137,7 +137,7 @@ def single_program(formulation: Formulation, C: Classes) -> AllocationProgram:
     program = formulation.program(C)
     if not isinstance(program, AllocationProgram):
         raise UsageError(f"{name} decides what runs when: its program is not one of fractions of time")
-    if not isinstance(program.utility, Minimum | Total):
+    if not isinstance(program.utility, Minimum | Total) or program.delayed:
         raise UsageError(f"{name} is solved in several stages: it is no single program that could be held")
     return program
 
