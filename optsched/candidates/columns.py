@@ -24,7 +24,6 @@ class Drop(IntEnum):
     OVER_LIMIT = 6
     DOMINATED = 7
     NOT_CHOSEN = 8
-    NO_ROOM = 9
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.generate import gpu_memory, option_columns, pair_columns, rated_columns
 from optsched.candidates.kinds import Absence, Kinds, find_kinds
 from optsched.candidates.resources import Resources, resource_rows
-from optsched.candidates.room import without_room
 from optsched.candidates.servers import server_columns
 from optsched.instance import Instance
 from optsched.instance.reading import listed
@@ -214,8 +213,6 @@ class Candidates:
                 if columns.workers[row]
                 else ("needs more than its limit")
             )
-        if reason is Drop.NO_ROOM:
-            return f"{count if gpus else 'it'} would need more of a resource than there is, or than nodes have"
         if reason in _LEFT_OUT:
             return _LEFT_OUT[reason]
         if reason is Drop.ZERO_RATE:
@@ -245,10 +242,10 @@ def compile(instance: Instance, model: PerformanceModel, future: bool = False, l
             server_columns(instance, kinds, table.sizes),
         ]
     )
-    return _candidates(instance, kinds, everything, ahead=future or later_nodes)
+    return _candidates(instance, kinds, everything)
 
 
-def _candidates(instance: Instance, kinds: Kinds, everything: KindColumns, ahead: bool = False) -> Candidates:
+def _candidates(instance: Instance, kinds: Kinds, everything: KindColumns) -> Candidates:
     dropped = everything.take(np.flatnonzero(everything.drop != Drop.KEPT))
     kept = everything.take(np.flatnonzero(everything.drop == Drop.KEPT))
     order = np.lexsort(
@@ -256,12 +253,6 @@ def _candidates(instance: Instance, kinds: Kinds, everything: KindColumns, ahead
     )
     columns = kept.take(order)
     resources, usage = resource_rows(instance, kinds, columns)
-    over = np.zeros(0, bool) if ahead else without_room(instance, kinds, columns, resources, usage)
-    if over.any():  # programs that plan ahead say so themselves: what they may use is not that of now alone
-        columns.drop[over] = Drop.NO_ROOM
-        dropped = KindColumns.concatenate([dropped, columns.take(np.flatnonzero(over))])
-        columns = columns.take(np.flatnonzero(~over))
-        resources, usage = resource_rows(instance, kinds, columns)
     configuration, configurations = _intern_configurations(instance, columns)
     return Candidates(instance, kinds, columns, configuration, configurations, resources, usage, dropped)
 

@@ -29,7 +29,6 @@ DROPPED = {
     "OUT_OF_MEMORY": "out of GPU memory",
     "TOO_MANY_GPUS": "more GPUs than the pool has",
     "TOO_MANY_NODES": "more nodes than the pool has",
-    "NO_ROOM": "more of a resource than there is",
     "OVER_LIMIT": "no worker and server within the limit",
 }
 
