@@ -8,10 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from formulations.reference_rates import proportional, reference_columns
+from formulations.water_filling import rising
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.formulation import Formulation, FormulationOptions
-from optsched.program import AllocationProgram, LexicographicMinimum
+from optsched.program import AllocationProgram
 
 
 class DominantResourceFairness(Formulation):
@@ -64,17 +65,8 @@ class DominantResourceFairness(Formulation):
         d = dominant_shares(C) / np.where(C.alone, 1.0, 2.0)
         levels = sp.csr_matrix(C.member @ sp.diags_array(d))
         _, T = reference_columns(C)
-        tenants = C.instance.tenants if self.options.tenants else ()
-        order = LexicographicMinimum(
-            weight=C.weight,
-            gang=np.ones(len(C)),
-            group=C.tenant if tenants else np.full(len(C), -1, np.int64),
-            group_weight=np.array([tenant.weight for tenant in tenants], np.float64),
-            queued=np.array([tenant.policy == "fifo" for tenant in tenants], bool),
-            place=C.queue,
-            then=sp.csr_matrix(sp.diags_array(1.0 / proportional(C, T)) @ C.throughput),
-        )
-        return AllocationProgram(C, order, levels)
+        nt = sp.csr_matrix(sp.diags_array(1.0 / proportional(C, T)) @ C.throughput)
+        return AllocationProgram(C, rising(C, np.ones(len(C)), self.options.tenants, nt), levels)
 
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
         """Dominant share of every job."""

@@ -168,16 +168,7 @@ class Rule(Formulation):
     def _record(self, engine: Engine) -> SolverRecord:
         if engine.chosen is None:
             return SolverRecord("closed form", "1", seed=engine.limits.seed)
-        return SolverRecord(
-            engine.chosen.name,
-            engine.chosen.version(),
-            dict(engine.limits.options),
-            engine.limits.seed,
-            engine.reason,
-            engine.iterations,
-            engine.nodes,
-            tuple(engine.rebuilt),
-        )
+        return engine.solver_record(engine.chosen)
 
 
 def proved(outcome: Outcome) -> float:

@@ -68,19 +68,7 @@ class WaterFilling(Formulation):
         else:
             _, T = reference_columns(C)
             levels = sp.csr_matrix(sp.diags_array(1.0 / proportional(C, T)) @ C.throughput)
-        return AllocationProgram(C, self.order(C), levels)
-
-    def order(self, C: Classes) -> LexicographicMinimum:
-        """Who rises how fast."""
-        tenants = C.instance.tenants if self.options.tenants else ()
-        return LexicographicMinimum(
-            weight=C.weight,
-            gang=C.gang,
-            group=C.tenant if tenants else np.full(len(C), -1, np.int64),
-            group_weight=np.array([tenant.weight for tenant in tenants], np.float64),
-            queued=np.array([tenant.policy == "fifo" for tenant in tenants], bool),
-            place=C.queue,
-        )
+        return AllocationProgram(C, rising(C, C.gang, self.options.tenants), levels)
 
     def classes(self, candidates: Candidates) -> Classes:
         """Classes of the candidates; the literal agnostic variant admits columns without a rate."""
@@ -91,3 +79,17 @@ class WaterFilling(Formulation):
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
         """Normalised throughput of every job."""
         return {"normalised throughput": self.build(C).level(x)}
+
+
+def rising(C: Classes, gang: FloatArray, by_tenants: bool, then: sp.csr_matrix | None = None) -> LexicographicMinimum:
+    """Who rises how fast: rate_k of the class docstring with s_k = ``gang``; ``then`` is for the last program."""
+    tenants = C.instance.tenants if by_tenants else ()
+    return LexicographicMinimum(
+        weight=C.weight,
+        gang=gang,
+        group=C.tenant if tenants else np.full(len(C), -1, np.int64),
+        group_weight=np.array([tenant.weight for tenant in tenants], np.float64),
+        queued=np.array([tenant.policy == "fifo" for tenant in tenants], bool),
+        place=C.queue,
+        then=then,
+    )

@@ -222,10 +222,7 @@ def solve_program(
     if start is not None:
         engine.start = point_of(start, given.names.columns, given.arrays.objective)
     outcome = proved_linear(engine, given.arrays, engine.solve_linear(given.arrays))
-    record = SolverRecord(
-        outcome.solver.name, outcome.solver.version(), dict(limits.options), limits.seed, engine.reason,
-        engine.iterations, engine.nodes, tuple(engine.rebuilt), limits.gap if given.arrays.is_integer else None,
-    )  # fmt: skip
+    record = engine.solver_record(outcome.solver, limits.gap if given.arrays.is_integer else None)
     timings = {"load": loaded - started, **engine.timings, "total": time.perf_counter() - started}
     return ProgramSolution(given.name, given.arrays, given.names, outcome, record, timings)
 

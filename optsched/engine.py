@@ -30,7 +30,7 @@ from optsched.solution.certificate import (
     proved_by_nothing,
     row_sizes,
 )
-from optsched.solution.solution import Status
+from optsched.solution.solution import SolverRecord, Status
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Capability, Limits, Session, Solver
 from optsched.solvers.scaling import ScaledSession, Scaling
@@ -177,27 +177,35 @@ class Engine:
         return self.second_try(lambda solver=None: self._solve_once(program, arrays, solver), arrays)
 
     def second_try(self, once: Callable[..., Outcome], arrays: LinearArrays) -> Outcome:
-        """Run once, and by a solver of another kind if `auto` chose and the certificate does not hold."""
-        outcome = once()
-        if arrays.is_integer or (other := self.another(outcome)) is None:
-            return outcome
-        first = self.reason
-        second = once(other)
-        self.reason = first
-        return second if second.certificate.ok or not outcome.certificate.ok else outcome
+        """Run once, and a linear program by a solver of another kind where that is called for."""
+        return once() if arrays.is_integer else self.tried_twice(once, lambda outcome: outcome)
 
-    def another(self, outcome: Outcome) -> str | None:
-        """A solver of another kind, if `auto` chose and the certificate does not hold; the reason is told."""
+    def tried_twice(self, once: Callable[..., T], outcome_of: Callable[[T], Outcome]) -> T:
+        """Run once, and by a solver of another kind if `auto` chose and the certificate does not hold.
+
+        Also where the first stopped short of its precision; an answer that holds is not given up for one that does not.
+        ``once`` takes the name of a solver, or nothing.
+        """
+        result = once()
+        outcome = outcome_of(result)
         short = outcome.status is Status.FEASIBLE and outcome.values.termination is Termination.IMPRECISE
         if self.solver != "auto" or (outcome.certificate.ok and not short):
-            return None
+            return result
         other = "highs-ipm" if outcome.solver.name == "clarabel" else "clarabel"
         why = "; ".join(outcome.certificate.problems) or "it got no more precise"
         self.rebuilt.append(f"solved again by {other}, as of {outcome.solver.name}'s answer: {why}")
         log.info(self.rebuilt[-1])
         left = "stopped short of its precision" if outcome.certificate.ok else "left a certificate that does not hold"
         self.reason = f"{self.reason}; {outcome.solver.name} {left}"
-        return other
+        again = once(other)
+        return again if outcome_of(again).certificate.ok or not outcome.certificate.ok else result
+
+    def solver_record(self, solver: type[Solver], gap: float | None = None) -> SolverRecord:
+        """What this engine did with a solver, as a solution keeps it; ``gap`` is the one that was asked for."""
+        return SolverRecord(
+            solver.name, solver.version(), dict(self.limits.options), self.limits.seed, self.reason,
+            self.iterations, self.nodes, tuple(self.rebuilt), gap,
+        )  # fmt: skip
 
     def _solve_once(self, program: AllocationProgram, arrays: LinearArrays, solver: str | None = None) -> Outcome:
         start = None if self.start is None else program.complete(program.repaired(self.start))

@@ -72,14 +72,7 @@ def _relaxed(engine: Engine, relaxation: Relaxation) -> Answer:
 
 def _filled(engine: Engine, program: AllocationProgram) -> Answer:
     """Water filling; where `auto` chose and the certificate does not hold, once more by a solver of another kind."""
-    answer = _fill(engine, program, None)
-    other = engine.another(answer.outcome)
-    if other is not None:
-        first, again = engine.reason, _fill(engine, program, other)
-        engine.reason = first
-        if again.outcome.certificate.ok or not answer.outcome.certificate.ok:
-            return again
-    return answer
+    return engine.tried_twice(lambda solver=None: _fill(engine, program, solver), lambda answer: answer.outcome)
 
 
 def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Answer:
@@ -98,7 +91,7 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Ans
         low, high = path.segment(number)
         clock = low + min(max(float(values.x[program.classes.columns]), 0.0) * high, high - low)
         bound = dual_bound(session.arrays, y)
-        frozen = filling.freeze(path, number, clock, y, bound)
+        frozen = filling.freeze(path, number, session.arrays, clock, y, bound)
         if not frozen.any():
             raise SolverCrashed(f"solver {engine.name} gave duals that do not tell who holds the level at {clock:.9g}")
         log.info("filling: level %.6g on the clock, %d classes held", clock, int(frozen.sum()))
@@ -195,8 +188,10 @@ def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
         In words, if the stage does not belong to this state of the filling.
     """
     path = filling.path()
-    number, filling.loose = (int(stage.kept["segment"][0]), float(stage.kept["slack"][0]))
-    if not LOOSE <= filling.loose <= LOOSEST or filling.done or not 0 <= number < len(path.breaks):
+    told, filling.loose = float(stage.kept["segment"][0]), float(stage.kept["slack"][0])
+    number = int(told)
+    known = number == told and 0 <= number < len(path.breaks)
+    if not LOOSE <= filling.loose <= LOOSEST or filling.done or not known:
         raise ValueError("nobody rises there")
     arrays = filling.segment(path, number)
     duals = stage.duals or {}
@@ -204,6 +199,6 @@ def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
         raise ValueError("its duals are not those of the rows of its program")
     y = np.concatenate([duals[block.name] for block in arrays.rows])
     bound = dual_bound(arrays, y)
-    filling.freeze(path, number, stage.value, y, bound)
+    filling.freeze(path, number, arrays, stage.value, y, bound)
     low, high = path.segment(number)
     return None if bound is None else low + bound * high, high

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from optsched.arrays import FloatArray, IntArray, group_rows, ranges
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, ranges
 from optsched.candidates.columns import KindColumns
 from optsched.candidates.kinds import Absence
 from optsched.candidates.resources import Resources
@@ -148,42 +148,50 @@ class Classes:
     @property
     def weight(self) -> FloatArray:
         """Priority weight p_k."""
-        return self._read("weight")  # type: ignore[no-any-return]
+        values: FloatArray = self._read("weight")
+        return values
 
     @property
     def steps_left(self) -> FloatArray:
         """Steps still to do."""
-        return self._read("steps_left")  # type: ignore[no-any-return]
+        values: FloatArray = self._read("steps_left")
+        return values
 
     @property
     def deadline(self) -> FloatArray:
         """Absolute seconds, inf for none."""
-        return self._read("deadline")  # type: ignore[no-any-return]
+        values: FloatArray = self._read("deadline")
+        return values
 
     @property
-    def soft_deadline(self) -> np.ndarray:
+    def soft_deadline(self) -> BoolArray:
         """Whether the deadline is soft."""
-        return self._read("soft_deadline")  # type: ignore[no-any-return]
+        values: BoolArray = self._read("soft_deadline")
+        return values
 
     @property
     def arrival(self) -> FloatArray:
         """Absolute seconds."""
-        return self._read("arrival")  # type: ignore[no-any-return]
+        values: FloatArray = self._read("arrival")
+        return values
 
     @property
     def isolated_time(self) -> FloatArray:
         """Seconds that the steps done would have taken in isolation (``history.isolated_time``)."""
-        return self._read("isolated_time")  # type: ignore[no-any-return]
+        values: FloatArray = self._read("isolated_time")
+        return values
 
     @property
     def queue(self) -> IntArray:
         """Place in the queue of a tenant that serves its jobs in the order of their arrival, 0 for other jobs."""
-        return self._read("queue")  # type: ignore[no-any-return]
+        values: IntArray = self._read("queue")
+        return values
 
     @property
     def tenant(self) -> IntArray:
         """Row of the instance's tenants, -1 for none."""
-        return self._read("tenant")  # type: ignore[no-any-return]
+        values: IntArray = self._read("tenant")
+        return values
 
     @property
     def duration(self) -> FloatArray:

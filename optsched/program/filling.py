@@ -203,13 +203,18 @@ class Filling:
             implied_upper=implied_upper,
         )
 
-    def freeze(self, path: Path, number: int, clock: float, y: FloatArray, bound: float | None) -> BoolArray:
+    def freeze(
+        self, path: Path, number: int, arrays: LinearArrays, clock: float, y: FloatArray, bound: float | None
+    ) -> BoolArray:
         """Go to a clock in a segment, and freeze whom the duals of its program hold there; returns who is new.
 
-        ``bound`` is what they prove of the rise. A class can still rise by what is left up to it over its share of the
+        ``arrays`` is the program of the segment, ``bound`` what the duals prove of the rise; as for the bound, what has
+        the wrong sign for its row counts as 0. A class can still rise by what is left up to it over its share of the
         duals: what that leaves open is held only where no share is large enough to tell.
         """
-        arrays, C = self.segment(path, number), self.program.classes
+        C = self.program.classes
+        y = np.where(np.isposinf(arrays.row_upper), np.minimum(y, 0.0), y)
+        y = np.where(np.isneginf(arrays.row_lower), np.maximum(y, 0.0), y)
         _, rate = path.at(float(path.breaks[number]))
         level, _ = path.at(clock)
         before = self.frozen.copy()
