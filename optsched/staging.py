@@ -18,13 +18,15 @@ from optsched.program.filling import LOOSE, LOOSEST, Filling, Path
 from optsched.program.relaxing import Relaxation
 from optsched.proof import proved_allocation, proved_linear
 from optsched.solution import Status, Termination, Values
-from optsched.solution.certificate import dual_bound
+from optsched.solution.certificate import dual_bound, row_sign_error
 from optsched.solution.stage import Stage
 from optsched.solvers import Session
 
 log = logging.getLogger("optsched")
 
 FILLING, RELAXING = "filling", "relaxing"
+WRONG = 1e-3
+"""Relative size of a dual of the wrong sign that is more than a solver's rounding."""
 REACHED = 1e-9
 """Relative distance from the end of a segment at which it counts as reached."""
 
@@ -198,6 +200,8 @@ def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
     if {block.name: len(block) for block in arrays.rows} != {name: len(block) for name, block in duals.items()}:
         raise ValueError("its duals are not those of the rows of its program")
     y = np.concatenate([duals[block.name] for block in arrays.rows])
+    if row_sign_error(arrays, y) > WRONG:
+        raise ValueError("some of its duals have a sign that their rows cannot have")
     bound = dual_bound(arrays, y)
     filling.freeze(path, number, arrays, stage.value, y, bound)
     low, high = path.segment(number)

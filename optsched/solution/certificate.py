@@ -167,6 +167,12 @@ def dual_residual(arrays: LinearArrays, y: FloatArray) -> float:
     return max(_largest_ratio(columns, size), _largest_ratio(rows, np.abs(y)))
 
 
+def row_sign_error(arrays: LinearArrays, y: FloatArray) -> float:
+    """Largest row dual with a sign that its row cannot have, relative to the largest of all."""
+    wrong = _wrong_sign(y if arrays.maximise else -y, arrays.row_lower, arrays.row_upper)
+    return float(wrong.max(initial=0.0)) / max(float(np.abs(y).max(initial=0.0)), np.finfo(float).tiny)
+
+
 def _wrong_sign(value: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
     positive = np.where(np.isposinf(upper), value, 0.0)
     negative = np.where(np.isneginf(lower), -value, 0.0)

@@ -9,10 +9,10 @@ from optsched.program import AllocationProgram, LexicographicMinimum
 from optsched.program.filling import Filling
 from optsched.program.relaxing import Relaxation
 from optsched.registry import load_solver
-from optsched.solution.certificate import OPTIMALITY, dual_bound
+from optsched.solution.certificate import OPTIMALITY, dual_bound, row_sign_error
 from optsched.solution.document import SolutionDocument, StageDocument
 from optsched.solution.stage import Stage
-from optsched.staging import FILLING, RELAXING, replayed, solve_allocation
+from optsched.staging import FILLING, RELAXING, WRONG, replayed, solve_allocation
 from optsched.verify.findings import Findings
 
 ROUNDING = 1e-12
@@ -68,7 +68,10 @@ def _check_relaxing(
         if {block.name: len(block) for block in arrays.rows} != {name: len(block) for name, block in duals.items()}:
             findings.add(f"{path}.duals", "they are not those of the rows of its program")
             return None
-        bound = dual_bound(arrays, np.concatenate([duals[block.name] for block in arrays.rows]))
+        y = np.concatenate([duals[block.name] for block in arrays.rows])
+        if row_sign_error(arrays, y) > WRONG:
+            findings.add(f"{path}.duals", "some have a sign that their rows cannot have")
+        bound = dual_bound(arrays, y)
         findings.close(f"{path}.bound", stage.bound, bound, "what its duals give", absolute=ROUNDING)
     size = OPTIMALITY * max(1.0, float(relaxation.weight.sum()))
     if stage.bound is None or not abs(stage.value - stage.bound) <= size:

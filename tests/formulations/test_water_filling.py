@@ -275,6 +275,11 @@ TAMPERED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     ),
     "a block is missing": (lambda stage: stage["duals"].pop("time"), r"stages\[0\]: its duals are not those"),
     "a short block": (lambda stage: stage["duals"]["time"].pop(), r"stages\[0\]: its duals are not those"),
+    "a part of a segment": (lambda stage: stage["kept"].update(segment=[0.3]), r"stages\[0\]: nobody rises there"),
+    "a dual of the wrong sign": (
+        lambda stage: stage["duals"]["time"].__setitem__(0, -1.0),
+        r"stages\[0\]: some of its duals have a sign that their rows cannot have",
+    ),
     "another segment": (lambda stage: stage["kept"].update(segment=[99.0]), r"stages\[0\]: nobody rises there"),
     "a large slack": (lambda stage: stage["kept"].update(slack=[0.1]), r"stages\[0\]: nobody rises there"),
     "two slacks": (lambda stage: stage["kept"].update(slack=[1e-10] * 2), r"stages\[0\].kept: expected one number"),
