@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +15,84 @@ from optsched.formulation import Extend, Formulation, SideConstraint, options_fr
 from optsched.instance import Instance, read_instance
 from optsched.instance.reading import show
 from optsched.performance import PerformanceModel
+from optsched.performance.composed import MODELS, OF, ComposedModel
+from optsched.performance.files import check_performance, read_model
 from optsched.registry import load_constraint, load_formulation, load_model, names
 from optsched.shipped import shipped_path
 
+PERFORMANCE = "performance"
 
-def load(source: str | Path) -> Instance:
+
+def load(source: str | Path, performance: Mapping[str, Any] | str | Path | None = None) -> Instance:
     """Read an instance: a JSON, YAML or npz file, ``-`` for standard input, ``@name`` for one that ships.
+
+    Parameters
+    ----------
+    source : str or path
+    performance : mapping, str or path, optional
+        A performance object, or a file that `optsched model fit` wrote, that takes the place of the instance's own.
 
     Raises
     ------
     InvalidInput
         With the path of the field, what was found and what was expected.
     """
-    if isinstance(source, str) and source.startswith("@"):
-        return read_instance(shipped_path(source[1:]))
-    return read_instance(source)
+    shipped = isinstance(source, str) and source.startswith("@")
+    instance = read_instance(shipped_path(str(source)[1:]) if shipped else source)
+    if performance is None:
+        return instance
+    if not isinstance(performance, Mapping):
+        performance = read_model(performance)
+    return replace(instance, performance=check_performance(performance))
 
 
 def model_of(instance: Instance) -> PerformanceModel:
     """The performance model that an instance asks for."""
-    options = dict(instance.performance)
-    name = options.pop("model")
-    if name not in names("performance model"):
-        raise InvalidInput("performance.model", show(name), f"one of {', '.join(names('performance model'))}")
-    return load_model(name).from_instance(instance, options)
+    return make_model(instance, instance.performance)
+
+
+def make_model(instance: Instance, document: Any, path: str = PERFORMANCE) -> PerformanceModel:
+    """The performance model of a performance object, with the models that it is made of.
+
+    Raises
+    ------
+    InvalidInput
+        With the path of the field, what was found and what was expected.
+    """
+    if not isinstance(document, Mapping):
+        raise InvalidInput(path, show(document), 'a performance object such as {"model": "table"}')
+    options = dict(document)
+    name = options.pop("model", None)
+    if not isinstance(name, str) or name not in names("performance model"):
+        raise InvalidInput(f"{path}.model", show(name), f"one of {', '.join(names('performance model'))}")
+    owner = load_model(name)
+    with below(path):
+        if not issubclass(owner, ComposedModel):
+            return owner.from_instance(instance, options)
+        parts = [(MODELS, part) for part in _list(options.pop(MODELS, []))]
+        parts += [(OF, options.pop(OF))] if OF in options else []
+        made = [
+            make_model(instance, part, f"{PERFORMANCE}.{where}[{row}]" if where == MODELS else f"{PERFORMANCE}.{where}")
+            for row, (where, part) in enumerate(parts)
+        ]
+        return owner.from_parts(instance, options, made)
+
+
+def _list(models: Any) -> list[Any]:
+    if not isinstance(models, list):
+        raise InvalidInput(f"{PERFORMANCE}.{MODELS}", show(models), "a list of performance objects")
+    return models
+
+
+@contextmanager
+def below(path: str) -> Iterator[None]:
+    """Errors of a model, whose paths begin with ``performance``, told with the path of its own performance object."""
+    try:
+        yield
+    except InvalidInput as error:
+        if path == PERFORMANCE or not error.path.startswith(PERFORMANCE):
+            raise
+        raise InvalidInput(path + error.path[len(PERFORMANCE) :], error.found, error.expected, error.file) from None
 
 
 def compile(

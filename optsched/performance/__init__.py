@@ -12,7 +12,10 @@ from optsched.performance.protocol import (
 )
 from optsched.performance.sizes import PoolSizes
 
-CATALOGUE = {"table": "optsched.performance.table:TableModel"}
+CATALOGUE = {
+    "chain": "optsched.performance.chain:Chain",
+    "table": "optsched.performance.table:TableModel",
+}
 """Models by name, loaded on demand."""
 
 __all__ = [

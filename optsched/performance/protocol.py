@@ -59,6 +59,21 @@ class JobBatch:
         return len(self.workload)
 
 
+Edges = tuple[IntArray, IntArray]
+"""Rows of jobs and rows of configurations, pair by pair."""
+
+
+def expand_edges(
+    jobs: JobBatch, configurations: Configurations, edges: Edges | None
+) -> tuple[IntArray, IntArray, tuple[int, ...]]:
+    """Rows of jobs and of configurations, one by one, and the shape that a prediction for them has."""
+    if edges is not None:
+        return edges[0], edges[1], (len(edges[0]),)
+    shape = (len(jobs), len(configurations))
+    job, configuration = (index.ravel() for index in np.indices(shape))
+    return job, configuration, shape
+
+
 @dataclass(frozen=True)
 class Prediction:
     """Throughputs, dense (J, C), or (E,) when edges were given.
@@ -98,12 +113,17 @@ class PerformanceModel(Protocol):
     ``performance`` object without ``model``.
     """
 
-    name: str
-    version: int
+    @property
+    def name(self) -> str:
+        """Registry name."""
+        ...
 
-    def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: tuple[IntArray, IntArray] | None = None
-    ) -> Prediction:
+    @property
+    def version(self) -> int:
+        """Changes whenever a prediction may change."""
+        ...
+
+    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
         """Predict every (job, configuration), or the pairs ``edges = (job rows, configuration rows)`` only."""
         ...
 

@@ -13,7 +13,7 @@ from optsched.instance import Instance
 from optsched.instance.reading import key, show
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG, RateTable
 from optsched.performance.configurations import Configurations
-from optsched.performance.protocol import Feasibility, JobBatch, Observations, Prediction, Source
+from optsched.performance.protocol import Edges, Feasibility, JobBatch, Observations, Prediction, Source, expand_edges
 from optsched.performance.sizes import PoolSizes
 
 STRIDE = 2**32
@@ -70,16 +70,9 @@ class TableModel:
         """A table does not learn."""
         return set()
 
-    def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: tuple[IntArray, IntArray] | None = None
-    ) -> Prediction:
+    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
         """Look up the rates; see the class."""
-        shape: tuple[int, ...] = (len(jobs), len(configurations))
-        if edges is None:
-            job, configuration = (index.ravel() for index in np.indices(shape))
-        else:
-            job, configuration = edges
-            shape = (len(job),)
+        job, configuration, shape = expand_edges(jobs, configurations, edges)
         pool, gpus, nodes = (
             column[configuration] for column in (configurations.pool, configurations.gpus, configurations.nodes)
         )

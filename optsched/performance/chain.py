@@ -1,0 +1,69 @@
+"""The ``chain`` model: each cell from the first model that can say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from optsched.errors import InvalidInput
+from optsched.instance import Instance
+from optsched.performance.composed import ComposedModel, refuse_options
+from optsched.performance.configurations import Configurations
+from optsched.performance.protocol import (
+    Edges,
+    Feasibility,
+    JobBatch,
+    Observations,
+    PerformanceModel,
+    Prediction,
+    expand_edges,
+)
+
+
+class Chain(ComposedModel):
+    """Ask models in order; what the first one does not know (`NO_RATE`), the next is asked.
+
+    A model that says that a configuration cannot run (zero rate, out of memory) has said something: the chain stops.
+    What the instance itself states always comes first, as with every model.
+
+    Options: ``models``, a list of performance objects, best first.
+    """
+
+    name = "chain"
+
+    def __init__(self, models: Sequence[PerformanceModel]) -> None:
+        self.models = tuple(models)
+
+    @property
+    def version(self) -> int:
+        """Grows with the version of any part."""
+        return sum(model.version for model in self.models)
+
+    @classmethod
+    def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:
+        """A chain of models; takes no options beside them."""
+        refuse_options(cls.name, options)
+        if not parts:
+            raise InvalidInput("performance.models", "an empty list", "models, best first")
+        return cls(parts)
+
+    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+        """`optsched.performance.PerformanceModel`."""
+        job, configuration, shape = expand_edges(jobs, configurations, edges)
+        first = self.models[0].predict(jobs, configurations, edges=(job, configuration))
+        rate, log_sd = first.rate.copy(), first.log_sd.copy()
+        feasible, source = first.feasible.copy(), first.source.copy()
+        for model in self.models[1:]:
+            unknown = np.flatnonzero(feasible == Feasibility.NO_RATE)
+            if len(unknown) == 0:
+                break
+            said = model.predict(jobs, configurations, edges=(job[unknown], configuration[unknown]))
+            rate[unknown], log_sd[unknown] = said.rate, said.log_sd
+            feasible[unknown], source[unknown] = said.feasible, said.source
+        return Prediction(rate.reshape(shape), log_sd.reshape(shape), feasible.reshape(shape), source.reshape(shape))
+
+    def observe(self, observations: Observations) -> set[int]:
+        """Every part sees the measurements."""
+        return set[int]().union(*(model.observe(observations) for model in self.models))

@@ -1,0 +1,60 @@
+"""Models that are made of other models."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from optsched.errors import InvalidInput
+from optsched.instance import Instance
+from optsched.instance.reading import key, show
+from optsched.performance.configurations import Configurations
+from optsched.performance.protocol import Edges, JobBatch, Observations, PerformanceModel, Prediction
+
+MODELS, OF = "models", "of"
+"""Options that hold performance objects: a list of them, or one."""
+
+
+class ComposedModel(ABC):
+    """A performance model made of others, which stand in its options under `MODELS` or `OF`.
+
+    Whoever makes it (`optsched.assembly.make_model`) makes its parts first, by their own names.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Registry name."""
+
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """Changes whenever a prediction may change."""
+
+    @classmethod
+    @abstractmethod
+    def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:
+        """Make the model of its parts and its other options; raises `InvalidInput` with paths below ``performance``."""
+
+    @abstractmethod
+    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+        """`optsched.performance.PerformanceModel`."""
+
+    @abstractmethod
+    def observe(self, observations: Observations) -> set[int]:
+        """`optsched.performance.PerformanceModel`."""
+
+
+def refuse_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse what is left of a model's options once it has taken those that it knows."""
+    if options:
+        first = next(iter(options))
+        raise InvalidInput(f"performance.{key(first)}", show(options[first]), f"one of the options of the {name} model")
+
+
+def the_one(parts: Sequence[PerformanceModel], name: str) -> PerformanceModel:
+    """The only part of a model that has exactly one."""
+    if len(parts) != 1:
+        raise InvalidInput(f"performance.{OF}", f"{len(parts)} models", f"one performance object for the {name} model")
+    return parts[0]

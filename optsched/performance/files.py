@@ -1,0 +1,35 @@
+"""Files of fitted models: a performance object with the line that says what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from optsched.errors import InvalidInput
+from optsched.instance.documents import PerformanceDocument
+from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show, validate
+
+FORMAT = "optsched-model/1"
+
+
+def read_model(source: str | Path) -> dict[str, Any]:
+    """The performance object of a file that `optsched model fit` wrote, ``-`` for standard input.
+
+    Raises
+    ------
+    InvalidInput
+        With the path of the field, what was found and what was expected.
+    """
+    with named(source):
+        document = parse_json(read_stdin() if str(source) == "-" else read_bytes(Path(source)), "model file")
+        if not isinstance(document, dict):
+            raise InvalidInput("", show(document), f'an object with "format": "{FORMAT}"')
+        if document.get("format") != FORMAT:
+            raise InvalidInput("format", show(document.get("format")), f'"{FORMAT}"')
+        return check_performance({name: value for name, value in document.items() if name != "format"}, "")
+
+
+def check_performance(document: Mapping[str, Any], path: str = "performance") -> dict[str, Any]:
+    """A copy of a performance object; it must name its model and hold plain data."""
+    return validate(PerformanceDocument, dict(document), path).model_dump()
