@@ -15,7 +15,7 @@ from optsched.formulation import Extend, Formulation, SideConstraint, options_fr
 from optsched.instance import Instance, read_instance
 from optsched.instance.reading import show
 from optsched.performance import PerformanceModel
-from optsched.performance.composed import MODELS, OF, ComposedModel
+from optsched.performance.composed import MODELS, OF, Chain, ComposedModel
 from optsched.performance.files import check_performance, read_model
 from optsched.registry import load_constraint, load_formulation, load_model, names
 from optsched.shipped import shipped_path
@@ -75,6 +75,8 @@ def make_model(instance: Instance, document: Any, path: str = PERFORMANCE) -> Pe
             make_model(instance, part, f"{PERFORMANCE}.{where}[{row}]" if where == MODELS else f"{PERFORMANCE}.{where}")
             for row, (where, part) in enumerate(parts)
         ]
+        if owner.corrects:
+            made = [Chain.after_table(instance, part) for part in made]
         return owner.from_parts(instance, options, made)
 
 

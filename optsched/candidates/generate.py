@@ -12,6 +12,7 @@ from optsched.instance import Instance
 from optsched.instance.reading import show
 from optsched.instance.tables import ANY_SPREAD
 from optsched.performance import Configurations, Feasibility, PerformanceModel, PoolSizes, Prediction
+from optsched.performance.composed import corrects, only_table
 from optsched.performance.table import TableModel
 
 ROUNDING = 1e-9
@@ -22,9 +23,8 @@ def rated_columns(instance: Instance, kinds: Kinds, model: PerformanceModel, tab
     """Columns of kinds without options: GPU counts x pools x spreads, with rates from the tables, then the model."""
     pools = len(instance.cluster.pools)
     batch = kinds.batch
-    by_table = model.name == table.name
 
-    kind, gpus = kinds.counts(int(table.sizes.gpus.max()), table, complete=by_table)
+    kind, gpus = kinds.counts(int(table.sizes.gpus.max()), table, complete=only_table(model))
     pool = np.tile(np.arange(pools, dtype=np.int64), len(kind))
     kind, gpus = np.repeat(kind, pools), np.repeat(gpus, pools)
     nodes = table.fewest_nodes(pool, gpus)
@@ -45,8 +45,8 @@ def rated_columns(instance: Instance, kinds: Kinds, model: PerformanceModel, tab
     )
     edges = (kind[fits], np.arange(len(fits), dtype=np.int64))
     prediction = table.predict(batch, configurations, edges=edges)
-    if not by_table:
-        prediction = _fill(prediction, model, kinds, configurations, edges)
+    if model.name != table.name:
+        prediction = _with_model(prediction, model, kinds, configurations, edges)
     columns.rate[fits] = prediction.rate
     columns.log_sd[fits] = prediction.log_sd
     columns.source[fits] = prediction.source
@@ -59,25 +59,31 @@ for _reason in Feasibility:
     _DROP_OF[_reason] = Drop["KEPT" if _reason is Feasibility.OK else _reason.name]
 
 
-def _fill(
+def _with_model(
     stated: Prediction,
     model: PerformanceModel,
     kinds: Kinds,
     configurations: Configurations,
     edges: tuple[IntArray, IntArray],
 ) -> Prediction:
-    """Ask the model where neither the job nor its workload states a rate; a job's own table is complete."""
-    unknown = np.flatnonzero((stated.feasible == Feasibility.NO_RATE) & ~kinds.own[edges[0]])
-    answer = model.predict(kinds.batch, configurations, edges=(edges[0][unknown], edges[1][unknown]))
+    """Ask the model where neither the job nor its workload states a rate, or everywhere if it corrects what is stated.
+
+    A job's own table is complete: what it leaves out has no rate, whatever a model says.
+    """
+    nothing = stated.feasible == Feasibility.NO_RATE
+    asked = np.flatnonzero(~(nothing & kinds.own[edges[0]]) if corrects(model) else nothing & ~kinds.own[edges[0]])
+    answer = model.predict(kinds.batch, configurations, edges=(edges[0][asked], edges[1][asked]))
     runs = answer.feasible == Feasibility.OK
     wrong = np.flatnonzero(runs & ~((answer.rate > 0) & (answer.rate < np.inf)))
     if len(wrong):
         raise ValueError(f"the performance model {model.name} says {answer.rate[wrong[0]]} steps/s for what can run")
-    filled = Prediction(stated.rate.copy(), stated.log_sd.copy(), stated.feasible.copy(), stated.source.copy())
-    filled.rate[unknown] = np.where(runs, answer.rate, 0.0)
+    said = np.flatnonzero(answer.feasible != Feasibility.NO_RATE)
+    rows = asked[said]
+    both = Prediction(stated.rate.copy(), stated.log_sd.copy(), stated.feasible.copy(), stated.source.copy())
+    both.rate[rows] = np.where(runs, answer.rate, 0.0)[said]
     for name in ("log_sd", "feasible", "source"):
-        getattr(filled, name)[unknown] = getattr(answer, name)
-    return filled
+        getattr(both, name)[rows] = getattr(answer, name)[said]
+    return both
 
 
 def drop_unfit(columns: KindColumns, instance: Instance, kinds: Kinds, sizes: PoolSizes) -> None:

@@ -13,7 +13,10 @@ from optsched.performance.protocol import (
 from optsched.performance.sizes import PoolSizes
 
 CATALOGUE = {
-    "chain": "optsched.performance.chain:Chain",
+    "chain": "optsched.performance.composed.chain:Chain",
+    "noisy": "optsched.performance.composed.noisy:NoisyModel",
+    "online": "optsched.performance.composed.online:OnlineModel",
+    "oracle": "optsched.performance.composed.oracle:OracleModel",
     "table": "optsched.performance.table:TableModel",
 }
 """Models by name, loaded on demand."""

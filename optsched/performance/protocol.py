@@ -98,9 +98,10 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Observations:
-    """Measured throughputs: rows of kinds, rows of configurations, steps/s, each of length O."""
+    """Measured throughputs: O jobs, each in a row of the configurations, with its rate in steps/s."""
 
     jobs: JobBatch
+    configurations: Configurations
     configuration: IntArray
     rate: FloatArray
 

@@ -281,7 +281,7 @@ def test_it_is_a_performance_model_by_name() -> None:
     model = TableModel.from_instance(instance, {})
     assert isinstance(model, PerformanceModel)
     assert model.name == "table"
-    seen = Observations(batch_of(instance), np.array([0]), np.array([7.0]))
+    seen = Observations(batch_of(instance), configurations([(0, 1, 1)]), np.array([0]), np.array([7.0]))
     version = model.version
     assert model.observe(seen) == set()
     assert model.version == version

@@ -11,6 +11,7 @@ from optsched.instance import Instance
 from optsched.instance.reading import key, show
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import Edges, JobBatch, Observations, PerformanceModel, Prediction
+from optsched.performance.table import TableModel
 
 MODELS, OF = "models", "of"
 """Options that hold performance objects: a list of them, or one."""
@@ -22,10 +23,18 @@ class ComposedModel(ABC):
     Whoever makes it (`optsched.assembly.make_model`) makes its parts first, by their own names.
     """
 
+    corrects: bool = False
+    """Whether it also speaks where the instance states a rate: its parts then have heard what is stated."""
+
     @property
     @abstractmethod
     def name(self) -> str:
         """Registry name."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[PerformanceModel, ...]:
+        """The models that it is made of."""
 
     @property
     @abstractmethod
@@ -44,6 +53,18 @@ class ComposedModel(ABC):
     @abstractmethod
     def observe(self, observations: Observations) -> set[int]:
         """`optsched.performance.PerformanceModel`."""
+
+
+def corrects(model: PerformanceModel) -> bool:
+    """Whether a model's word counts where the instance states a rate as well."""
+    return bool(getattr(model, "corrects", False))
+
+
+def only_table(model: PerformanceModel) -> bool:
+    """Whether a model knows no rates but those that the instance states."""
+    if isinstance(model, ComposedModel):
+        return all(only_table(part) for part in model.parts)
+    return isinstance(model, TableModel)
 
 
 def refuse_options(name: str, options: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.performance.composed import ComposedModel, refuse_options
+from optsched.performance.composed.base import ComposedModel, corrects, only_table, refuse_options
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
     Edges,
@@ -20,6 +20,7 @@ from optsched.performance.protocol import (
     Prediction,
     expand_edges,
 )
+from optsched.performance.table import TableModel
 
 
 class Chain(ComposedModel):
@@ -37,9 +38,20 @@ class Chain(ComposedModel):
         self.models = tuple(models)
 
     @property
+    def parts(self) -> tuple[PerformanceModel, ...]:
+        """The models, best first."""
+        return self.models
+
+    @property
     def version(self) -> int:
         """Grows with the version of any part."""
         return sum(model.version for model in self.models)
+
+    @classmethod
+    def after_table(cls, instance: Instance, model: PerformanceModel) -> PerformanceModel:
+        """A model that says what the instance states, else what another one says."""
+        heard = only_table(model) or corrects(model)
+        return model if heard else cls([TableModel(instance.rates, instance), model])
 
     @classmethod
     def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:

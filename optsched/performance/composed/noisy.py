@@ -1,0 +1,140 @@
+"""The ``noisy`` model: another one with errors of a known size, for experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from optsched.arrays import FloatArray
+from optsched.instance import Instance
+from optsched.instance.documents import Count, Document, NonNegative
+from optsched.instance.reading import validate
+from optsched.performance.composed.base import ComposedModel, the_one
+from optsched.performance.configurations import Configurations
+from optsched.performance.protocol import (
+    Edges,
+    Feasibility,
+    JobBatch,
+    Observations,
+    PerformanceModel,
+    Prediction,
+    expand_edges,
+)
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+HELIOS_WITHIN = np.log([1.0, 1.1, 1.5, 2.0, 11.0, 101.0])
+HELIOS_SHARE = np.array([0.0, 0.1, 0.5, 0.7, 0.9, 1.0])
+"""Shares of duration estimates that err by at most these factors: Helios artifact, ``philly_estimate.py``."""
+
+
+class NoisyDocument(Document):
+    """Options of the noisy model beside ``of``."""
+
+    sd: NonNegative = 0.1
+    seed: Count = 0
+    errors: Literal["normal", "helios"] = "normal"
+    known: bool = True
+
+
+class NoisyModel(ComposedModel):
+    """Rates of another model, each multiplied by an error that stays the same for a way to run.
+
+    For workload w on k GPUs and n nodes of a pool of GPU type g
+
+        rate = rate_of x exp(e_wgkn),   e independent, from a hash of (seed, names of w and g, k, n)
+
+    so that it depends neither on the order of jobs nor on what else is asked. Jobs without a workload have errors by
+    their profile of rates.
+
+    Options
+        of      the performance object that is right.
+        sd      standard deviation of e, normal (0.1).
+        errors  ``normal``, or ``helios``: signs are even, and sizes are spread as the errors of the duration estimates
+                that the Helios artifact draws (10 % within 1.1 times, half within 1.5, 70 % within 2, 90 % within 11).
+        seed    of the errors.
+        known   whether ``log_sd`` tells of the error (true).
+    """
+
+    name = "noisy"
+    corrects = True
+
+    def __init__(self, instance: Instance, of: PerformanceModel, document: NoisyDocument) -> None:
+        self.of = of
+        self._options = document
+        self._workloads = np.array([_digest(w.name) for w in instance.workloads] + [0], np.uint64)
+        self._gpus = np.array([_digest(pool.gpu) for pool in instance.cluster.pools] + [0], np.uint64)
+
+    @property
+    def parts(self) -> tuple[PerformanceModel, ...]:
+        """The model that is right."""
+        return (self.of,)
+
+    @property
+    def version(self) -> int:
+        """That of the model that is right."""
+        return self.of.version
+
+    @classmethod
+    def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:
+        """The noisy version of one model."""
+        return cls(instance, the_one(parts, cls.name), validate(NoisyDocument, options, "performance"))
+
+    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+        """`optsched.performance.PerformanceModel`."""
+        job, configuration, shape = expand_edges(jobs, configurations, edges)
+        right = self.of.predict(jobs, configurations, edges=(job, configuration))
+        who = np.where(jobs.workload >= 0, self._workloads[jobs.workload], jobs.profile.astype(np.uint64))
+        uniform = _uniform(
+            np.uint64(self._options.seed), who[job], self._gpus[configurations.pool[configuration]],
+            configurations.gpus[configuration].astype(np.uint64), configurations.nodes[configuration].astype(np.uint64),
+        )  # fmt: skip
+        runs = right.feasible == Feasibility.OK
+        error = self._error(uniform)
+        sd = self._options.sd if self._options.errors == "normal" else float(np.std(self._error(_even(1001))))
+        log_sd = np.hypot(right.log_sd, sd) if self._options.known else right.log_sd
+        return Prediction(
+            rate=np.where(runs, right.rate * np.exp(error), 0.0).reshape(shape),
+            log_sd=np.where(runs, log_sd, 0.0).reshape(shape),
+            feasible=right.feasible.reshape(shape),
+            source=right.source.reshape(shape),
+        )
+
+    def observe(self, observations: Observations) -> set[int]:
+        """The model that is right may learn; the errors stay."""
+        return self.of.observe(observations)
+
+    def _error(self, uniform: FloatArray) -> FloatArray:
+        if self._options.errors == "normal":
+            return np.asarray(self._options.sd * ndtri(uniform), np.float64)
+        size = np.interp(np.abs(2 * uniform - 1), HELIOS_SHARE, HELIOS_WITHIN)
+        return np.asarray(np.sign(uniform - 0.5) * size, np.float64)
+
+
+def _even(count: int) -> FloatArray:
+    return (np.arange(count) + 0.5) / count
+
+
+def _digest(name: str) -> int:
+    """64 bits of a name (FNV-1a): the same in every process."""
+    value = 0xCBF29CE484222325
+    for byte in name.encode():
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+def _uniform(seed: np.uint64, *keys: NDArray[np.uint64]) -> FloatArray:
+    """Numbers in (0, 1) from keys, by the finaliser of splitmix64 after each key."""
+    state: NDArray[np.uint64] = np.full(len(keys[0]), seed, np.uint64)
+    with np.errstate(over="ignore"):
+        for column in keys:
+            state = (state ^ column) + GOLDEN
+            state = (state ^ (state >> np.uint64(30))) * MIX[0]
+            state = (state ^ (state >> np.uint64(27))) * MIX[1]
+            state ^= state >> np.uint64(31)
+    return ((state >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53

@@ -1,0 +1,64 @@
+"""The ``oracle`` model: true throughputs that stand beside the instance, for experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from optsched.errors import InvalidInput
+from optsched.instance import Instance
+from optsched.instance.documents import Document, Name, Rates
+from optsched.instance.interning import RateInterner
+from optsched.instance.reading import key, listed, validate
+from optsched.performance.configurations import Configurations
+from optsched.performance.protocol import Edges, JobBatch, Observations, Prediction
+from optsched.performance.table import TableModel
+
+
+class OracleDocument(Document):
+    """Options of the oracle."""
+
+    throughput: dict[Name, Rates]
+
+
+class OracleModel:
+    """Look up rates in a table that is given to the model rather than stated by the instance.
+
+    A simulation solves with what a scheduler believes (the instance and its model) and lets jobs run at what this
+    table says. Workloads that it leaves out have no rate.
+
+    Options
+        throughput  by workload: rates as in ``workloads[*].throughput``.
+    """
+
+    name = "oracle"
+    corrects = True
+
+    def __init__(self, instance: Instance, document: OracleDocument) -> None:
+        self.version = 0
+        rates = RateInterner(instance.cluster)
+        rows = {workload.name: row for row, workload in enumerate(instance.workloads)}
+        self._profile = np.full(len(instance.workloads) + 1, -1, np.int64)
+        for name, entries in document.throughput.items():
+            path = f"performance.throughput.{key(name)}"
+            if name not in rows:
+                raise InvalidInput(path, "no workload of the instance", f"one of {listed(rows)}")
+            self._profile[rows[name]] = rates.add(entries, path)
+        self._table = TableModel(rates.table(), instance)
+
+    @classmethod
+    def from_instance(cls, instance: Instance, options: Mapping[str, Any]) -> Self:
+        """The oracle of a table of throughputs."""
+        return cls(instance, validate(OracleDocument, options, "performance"))
+
+    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+        """`optsched.performance.PerformanceModel`."""
+        known = replace(jobs, profile=self._profile[jobs.workload], own=np.zeros(len(jobs), bool))
+        return self._table.predict(known, configurations, edges=edges)
+
+    def observe(self, observations: Observations) -> set[int]:
+        """It knows the truth already."""
+        return set()
