@@ -68,6 +68,7 @@ class Lease(Formulation):
     name = "lease"
     reads = frozenset({"steps_left", "deadline", "soft_deadline", "weight"})
     sense = "max"
+    hard_deadlines = True
     objective_words = "value of the plan"
 
     class Options(FormulationOptions):
@@ -126,7 +127,7 @@ class _Leases:
     @cached_property
     def b(self) -> IntArray:
         """Leases needed by each option."""
-        leases = self.C.duration[self.o] / self.L
+        leases = self.C.sure_duration[self.o] / self.L
         return np.maximum(np.ceil(leases - ROUNDING * np.maximum(leases, 1.0)), 1).astype(np.int64)
 
     @cached_property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -11,14 +10,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine
 from optsched.errors import UsageError
+from optsched.formulation_options import ConstraintOptions, FormulationOptions, options_from
 from optsched.instance import FORMAT, Instance
-from optsched.instance.reading import translate
 from optsched.outcome import Outcome
 from optsched.planning import solve_plan
 from optsched.program import AllocationProgram, LinearProgram, SideRows, Variables
@@ -45,12 +43,6 @@ SHOWN = 20
 """Jobs that an infeasible instance names at most."""
 
 
-class FormulationOptions(BaseModel):
-    """Base of the options of formulations and side constraints; they appear in ``--help`` and in the docs."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 MOST_NAMED = 20
 """Requirements that are told one by one where each of them can be met by nothing."""
 
@@ -72,13 +64,15 @@ class SideConstraint(ABC):
     reads: frozenset[str] = frozenset()
     of_placement: ClassVar[bool] = False
     """Whether it speaks of the placement alone and never has rows: rules take it, and equal jobs stay one class."""
+    hard_deadlines: ClassVar[bool] = False
+    """Whether it asks for throughputs that must be reached: those at the quantile of the formulation."""
     per_job: bool = False
     """Whether it must tell equal jobs apart: every job is a class of its own then."""
 
-    class Options(FormulationOptions):
+    class Options(ConstraintOptions):
         """No options."""
 
-    def __init__(self, options: FormulationOptions) -> None:
+    def __init__(self, options: ConstraintOptions) -> None:
         self.options = options
 
     def check(self, instance: Instance) -> None:  # noqa: B027 (most have no names)
@@ -113,6 +107,8 @@ class Formulation(ABC):
     """Whether jobs that have not arrived yet are planned too."""
     awaits_nodes: ClassVar[bool] = False
     """Whether nodes that are not available yet are planned with; the program keeps their times itself."""
+    hard_deadlines: ClassVar[bool] = False
+    """Whether the formulation itself holds jobs to deadlines."""
     objective_words: ClassVar[str] = "objective"
     """What the objective is, with its unit."""
 
@@ -175,6 +171,7 @@ class Formulation(ABC):
         Whole jobs of a class don't share equally, so that a side constraint on each of them is none on their sum: with
         side constraints every job of an integral program is a class of its own.
         """
+        candidates = candidates.at_quantile(self._quantile())
         whole = self.integral and not all(constraint.of_placement for constraint in self.constraints)
         if whole or any(constraint.per_job for constraint in self.constraints):
             candidates = candidates.per_job()
@@ -183,6 +180,16 @@ class Formulation(ABC):
         labels = [constraint.labels(candidates.instance) for constraint in self.constraints]
         reads = self.reads.union(*(constraint.reads for constraint in self.constraints))
         return candidates.classes(reads, [label for label in labels if label is not None])
+
+    def _quantile(self) -> float | None:
+        """The quantile of throughputs that hard deadlines reckon with; refused where there are none."""
+        quantile: float | None = self.options.quantile
+        if quantile is None or self.hard_deadlines or any(constraint.hard_deadlines for constraint in self.constraints):
+            return quantile
+        raise UsageError(
+            f"option quantile of {self.name}: found {quantile:g}, but nothing here holds jobs to deadlines (the side "
+            "constraint deadlines does)"
+        )
 
     def program(self, C: Classes) -> AllocationProgram | Plan:
         """`build` with the side constraints; may raise `Infeasible`.
@@ -368,17 +375,15 @@ def nothing_to_decide(program: AllocationProgram | Plan) -> bool:
     return empty or (isinstance(program, LinearPlan) and program.program.arrays.shape[1] == 0)
 
 
-def options_from(owner: type[Formulation | SideConstraint], given: Mapping[str, Any]) -> FormulationOptions:
-    """Options of a formulation or side constraint from plain values; raises `UsageError`."""
-    label = getattr(owner, "name", None) or getattr(owner, "kind", "")
-    unknown = next((name for name in given if name not in owner.Options.model_fields), None)
-    if unknown is not None:
-        known = ", ".join(owner.Options.model_fields) or "none: it has no options"
-        close = difflib.get_close_matches(unknown, owner.Options.model_fields, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise UsageError(f"{label} has no option {unknown!r}, expected one of {known}{hint}")
-    try:
-        return owner.Options.model_validate(dict(given))
-    except ValidationError as error:
-        told = translate(error, "", owner.Options)
-        raise UsageError(f"option of {label}: {told}") from None
+__all__ = [
+    "ConstraintOptions",
+    "Extend",
+    "Formulation",
+    "FormulationOptions",
+    "Infeasible",
+    "SideConstraint",
+    "by_class",
+    "by_job",
+    "nothing_to_decide",
+    "options_from",
+]

@@ -23,6 +23,7 @@ import formulations.constraints
 import optsched
 from optsched import registry
 from optsched.formulation import Formulation, SideConstraint
+from optsched.formulation_options import own_options
 
 ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -117,7 +118,7 @@ def test_a_docstring_is_the_mathematics(place: str) -> None:
         assert {"Program", "Rule"} & set(lines)
     else:
         assert re.search("<=|>=|==", text)
-    options = set(owner.Options.model_fields)
+    options = set(own_options(owner))
     if options:
         told = lines[lines.index("Options") :]
         assert options <= {line.split()[0] for line in told if line}

@@ -22,6 +22,10 @@ HEAD = """# Formulations
 
 Every formulation and side constraint: what it optimises or asks for, its mathematics, its options, commands, and what
 comes of it on an instance that ships. `optsched formulations NAME` shows the mathematics and the options in a terminal.
+
+Every formulation takes the option `quantile` where something holds jobs to deadlines (the side constraint `deadlines`,
+or `lease`): with `-O quantile=0.9` deadlines reckon with the throughput that a performance model gives 90 % to be
+reached, while objectives keep to the median.
 Words such as job, class and column are those of the [architecture](architecture.md#words).
 """
 SENSES = {"max": "maximised", "min": "minimised", "rule": "told of its answer"}

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from formulations.constraints.names import Names, job_rows
 from optsched.candidates import Classes
-from optsched.formulation import FormulationOptions, SideConstraint
+from optsched.formulation import ConstraintOptions, SideConstraint
 from optsched.instance import Instance
 
 
@@ -31,7 +31,7 @@ class AntiAffinity(SideConstraint):
     kind = "anti-affinity"
     of_placement = True
 
-    class Options(FormulationOptions):
+    class Options(ConstraintOptions):
         """Options of the anti-affinity."""
 
         jobs: Names = Field(min_length=2)

@@ -10,7 +10,7 @@ from formulations.constraints.names import Amount, tenant_row
 from optsched.arrays import IntArray
 from optsched.candidates import Classes
 from optsched.errors import UsageError
-from optsched.formulation import FormulationOptions, SideConstraint
+from optsched.formulation import ConstraintOptions, SideConstraint
 from optsched.instance import Instance
 from optsched.program import SideRows
 
@@ -39,7 +39,7 @@ class Budget(SideConstraint):
 
     kind = "budget"
 
-    class Options(FormulationOptions):
+    class Options(ConstraintOptions):
         """Options of the budget."""
 
         limit: Amount

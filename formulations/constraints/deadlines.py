@@ -8,7 +8,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.candidates import Absence, Classes
-from optsched.formulation import FormulationOptions, Infeasible, SideConstraint
+from optsched.formulation import ConstraintOptions, Infeasible, SideConstraint
 from optsched.program import SideRows
 from optsched.solution import Conflict
 
@@ -22,6 +22,10 @@ class Deadlines(SideConstraint):
     For every class k with a (hard) deadline D_k, steps left N_k, and now:
 
         sum_c T_kc x_c  >=  n_k N_k / (D_k - now)                                    (deadlines)
+
+    T is the throughput that a column reaches with the probability that the formulation asks for (its option
+    ``quantile``; the median otherwise). A job keeps its deadline with that probability where it runs in one column, or
+    where what its rates are wrong by goes together.
 
     A hard deadline that has passed, or one of a job that can run nowhere, makes the instance infeasible, and the job is
     named. So do deadlines that cannot all be met, unless they may give way:
@@ -43,14 +47,15 @@ class Deadlines(SideConstraint):
 
     kind = "deadlines"
     reads = frozenset({"steps_left", "deadline", "soft_deadline"})
+    hard_deadlines = True
 
-    class Options(FormulationOptions):
+    class Options(ConstraintOptions):
         """Options of the deadlines."""
 
         soft: bool = False
         give_way: Literal["none", "shortfall", "count"] = "none"
 
-    def __init__(self, options: FormulationOptions) -> None:
+    def __init__(self, options: ConstraintOptions) -> None:
         super().__init__(options)
         if self._way != "none":
             self.reads = Deadlines.reads | {"weight"}
@@ -73,7 +78,7 @@ class Deadlines(SideConstraint):
         pace = N / (D - now)
         return SideRows(
             name="deadlines",
-            matrix=C.throughput[k],
+            matrix=C.sure_throughput[k],
             lower=C.count[k] * pace,
             upper=np.full(len(k), np.inf),
             describe=lambda row: _words(C, int(k[row]), float(N[row]), float(D[row])),
@@ -108,7 +113,7 @@ def _words(C: Classes, k: int, steps: float, deadline: float) -> str:
     now = C.instance.now
     pools = C.instance.cluster.pools
     mine = np.flatnonzero(C.alone & (C.class_a == k) & (C.pool >= 0) & (C.rate_a > 0))
-    hours: FloatArray = steps / C.rate_a[mine] * C.gpus[mine] / 3600.0
+    hours: FloatArray = steps / (C.rate_a[mine] * C.sure_factor[mine]) * C.gpus[mine] / 3600.0
     best: dict[str, float] = {}
     for column, need in zip(mine.tolist(), hours.tolist(), strict=True):
         name = pools[C.pool[column]].name
@@ -117,4 +122,6 @@ def _words(C: Classes, k: int, steps: float, deadline: float) -> str:
     told = " or ".join(f"{need:.3g} GPU h of {name}" for name, need in cheapest)
     each = " each" if C.count[k] > 1 else ""
     hours_left = (deadline - now) / 3600
+    quantile = C.candidates.quantile
+    each += "" if quantile is None else f" (to be {100 * quantile:g} % sure)"
     return f"{C.job_name(k)} needs {told or f'{steps:g} steps'}{each} by {deadline:g} s (in {hours_left:.3g} h)"

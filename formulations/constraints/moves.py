@@ -9,7 +9,7 @@ from pydantic import model_validator
 from formulations.constraints.names import Amount, Share, refused
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
-from optsched.formulation import SHOWN, FormulationOptions, Infeasible, SideConstraint
+from optsched.formulation import SHOWN, ConstraintOptions, Infeasible, SideConstraint
 from optsched.instance import Instance
 from optsched.program import SideRows
 from optsched.solution import Conflict
@@ -45,7 +45,7 @@ class Moves(SideConstraint):
 
     kind = "moves"
 
-    class Options(FormulationOptions):
+    class Options(ConstraintOptions):
         """Options of the bounded moves."""
 
         limit: Amount | None = None

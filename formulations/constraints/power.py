@@ -10,7 +10,7 @@ from formulations.constraints.names import Amount, Names, pool_rows
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.errors import UsageError
-from optsched.formulation import FormulationOptions, Infeasible, SideConstraint
+from optsched.formulation import ConstraintOptions, Infeasible, SideConstraint
 from optsched.instance import Instance
 from optsched.program import SideRows
 from optsched.solution import Conflict
@@ -38,7 +38,7 @@ class Power(SideConstraint):
 
     kind = "power"
 
-    class Options(FormulationOptions):
+    class Options(ConstraintOptions):
         """Options of the cap."""
 
         limit: Amount

@@ -10,13 +10,13 @@ from formulations.constraints.holdings import gpus_held, part_of, told, usable_g
 from formulations.constraints.names import Amount, Names, Share, pool_rows, refused, tenant_row
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes
-from optsched.formulation import FormulationOptions, Infeasible, SideConstraint
+from optsched.formulation import ConstraintOptions, Infeasible, SideConstraint
 from optsched.instance import Instance
 from optsched.program import SideRows
 from optsched.solution import Conflict
 
 
-class TenantGpus(FormulationOptions):
+class TenantGpus(ConstraintOptions):
     """Options that name a tenant and an amount of GPUs."""
 
     tenant: str

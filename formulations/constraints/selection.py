@@ -6,11 +6,11 @@ import numpy as np
 
 from formulations.constraints.names import Names, job_rows, tenant_row, workload_row
 from optsched.arrays import BoolArray
-from optsched.formulation import FormulationOptions
+from optsched.formulation import ConstraintOptions
 from optsched.instance import Instance
 
 
-class JobSelection(FormulationOptions):
+class JobSelection(ConstraintOptions):
     """Options that select jobs: those that agree with all that is given, every job where nothing is."""
 
     jobs: Names | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, ranges
 from optsched.candidates.columns import KindColumns
@@ -201,6 +202,28 @@ class Classes:
         whole = self.instance.jobs_table.steps[self.first[self.class_a]]
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(np.isnan(exact), left / self.rate_a, np.where(left == whole, exact, exact * (left / whole)))
+
+    # --- what is reached with the probability that the formulation asks for -----------------------------------------
+
+    @cached_property
+    def sure_factor(self) -> FloatArray:
+        """Part of its median rate that each column reaches with probability q, shape (N,): exp(-z_q log_sd)."""
+        quantile = self.candidates.quantile
+        z = 0.0 if quantile is None else float(ndtri(quantile))
+        return np.exp(-z * self.candidates.columns.log_sd[self.kind_column])
+
+    @property
+    def sure_throughput(self) -> sp.csr_matrix:
+        """``throughput`` with the rates that columns reach with probability q (`Candidates.quantile`)."""
+        if self.candidates.quantile is None:
+            return self.throughput
+        return sp.csr_matrix(self.throughput @ sp.diags(self.sure_factor))
+
+    @property
+    def sure_duration(self) -> FloatArray:
+        """``duration`` at these rates; durations that the instance states are exact."""
+        exact = ~np.isnan(self.candidates.columns.duration[self.kind_column])
+        return np.where(exact, self.duration, self.duration / self.sure_factor)
 
     # --- jobs of classes -------------------------------------------------------------------------------------------
 

@@ -49,6 +49,8 @@ class Candidates:
         False: every job is a class of its own (`per_job`), for comparison.
     not_meant : pair of a mask of jobs and words, optional
         Jobs that the formulation does not deal with, and why (`without_jobs`).
+    quantile : float, optional
+        Probability with which hard deadlines are to be kept; None: rates are taken as they are.
     """
 
     instance: Instance
@@ -61,6 +63,7 @@ class Candidates:
     dropped: KindColumns
     aggregate: bool = True
     not_meant: tuple[BoolArray, str] | None = None
+    quantile: float | None = None
     _classes: dict[tuple[frozenset[str] | bytes, ...], Classes] = field(default_factory=dict, repr=False, compare=False)
 
     def classes(self, reads: frozenset[str], labels: Sequence[IntArray] = ()) -> Classes:
@@ -80,6 +83,10 @@ class Candidates:
     def by_kind(self) -> Candidates:
         """The same candidates with equal jobs merged, whatever `per_job` said."""
         return self if self.aggregate else replace(self, aggregate=True, _classes={})
+
+    def at_quantile(self, quantile: float | None) -> Candidates:
+        """The same candidates for hard deadlines that are kept with this probability."""
+        return self if quantile == self.quantile else replace(self, quantile=quantile, _classes={})
 
     def without(self, reasons: NDArray[np.uint8]) -> Candidates:
         """The same candidates without the columns that have a reason; they are remembered as dropped for it.
@@ -120,7 +127,7 @@ class Candidates:
         )
         both = KindColumns.concatenate([self.columns, dropped])
         made = _candidates(self.instance, self.kinds, both)
-        return replace(made, aggregate=self.aggregate, not_meant=self.not_meant)
+        return replace(made, aggregate=self.aggregate, not_meant=self.not_meant, quantile=self.quantile)
 
     def without_jobs(self, jobs: BoolArray, why: str) -> Candidates:
         """The same candidates without jobs that a formulation does not deal with; they are unplaced for that reason."""

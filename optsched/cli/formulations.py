@@ -59,6 +59,8 @@ def formulations(
 
 def described(owner: Any) -> dict[str, Any]:
     """A formulation or side constraint as plain data."""
+    from optsched.formulation_options import own_options
+
     text = inspect.cleandoc(owner.__doc__ or "")
     common = {"summary": text.splitlines()[0] if text else "", "reads": sorted(owner.reads)}
     options = [
@@ -69,7 +71,7 @@ def described(owner: Any) -> dict[str, Any]:
             "required": field.is_required(),
             "description": field.description or "",
         }
-        for name, field in owner.Options.model_fields.items()
+        for name, field in own_options(owner).items()
     ]
     rest = {"module": owner.__module__, "options": options, "text": text}
     if not hasattr(owner, "sense"):

@@ -14,7 +14,7 @@ from optsched.assembly import compile_for, own_constraints
 from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine
 from optsched.errors import UsageError
-from optsched.formulation import Formulation, FormulationOptions, Infeasible, SideConstraint, nothing_to_decide
+from optsched.formulation import Formulation, Infeasible, SideConstraint, nothing_to_decide
 from optsched.instance import Instance
 from optsched.instance.reading import join, show, translate
 from optsched.performance import PerformanceModel
@@ -137,9 +137,7 @@ def _formulation(document: SolutionDocument, instance: Instance, findings: Findi
     return owner(options, known)
 
 
-def _options(
-    owner: type[Formulation | SideConstraint], given: Mapping[str, Any], path: str, findings: Findings
-) -> FormulationOptions | None:
+def _options(owner: type[Formulation | SideConstraint], given: Mapping[str, Any], path: str, findings: Findings) -> Any:
     """Options as they stand in the file, which must be all of them, with their values as they are used."""
     try:
         options = owner.Options.model_validate(dict(given))

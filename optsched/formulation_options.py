@@ -1,0 +1,59 @@
+"""Options of formulations and side constraints, from plain values."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic.fields import FieldInfo
+
+from optsched.errors import UsageError
+from optsched.instance.reading import translate
+
+
+class ConstraintOptions(BaseModel):
+    """Base of the options of side constraints; they appear in ``--help`` and in the docs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FormulationOptions(ConstraintOptions):
+    """Base of the options of formulations: what every formulation takes.
+
+    Options
+        quantile  hard deadlines reckon with the throughput that a column reaches with this probability, instead of its
+                  median; in [0.5, 1).
+    """
+
+    quantile: Annotated[float, Field(ge=0.5, lt=1)] | None = None
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A quantile that was not asked for is not told, so that files say what matters."""
+        told: dict[str, Any] = handler(self)
+        return told if self.quantile is not None else {k: v for k, v in told.items() if k != "quantile"}
+
+
+def own_options(owner: type[Any]) -> dict[str, FieldInfo]:
+    """Options that a formulation or side constraint has beside those that all formulations take."""
+    return {
+        name: field for name, field in owner.Options.model_fields.items() if name not in FormulationOptions.model_fields
+    }
+
+
+def options_from(owner: type[Any], given: Mapping[str, Any]) -> Any:
+    """Options of a formulation or side constraint from plain values; raises `UsageError`."""
+    label = getattr(owner, "name", None) or getattr(owner, "kind", "")
+    unknown = next((name for name in given if name not in owner.Options.model_fields), None)
+    if unknown is not None:
+        known = ", ".join(own_options(owner)) or "none: it has no options"
+        close = difflib.get_close_matches(unknown, owner.Options.model_fields, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise UsageError(f"{label} has no option {unknown!r}, expected one of {known}{hint}")
+    try:
+        return owner.Options.model_validate(dict(given))
+    except ValidationError as error:
+        told = translate(error, "", owner.Options)
+        raise UsageError(f"option of {label}: {told}") from None
