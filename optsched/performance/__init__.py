@@ -13,6 +13,7 @@ from optsched.performance.protocol import (
 from optsched.performance.sizes import PoolSizes
 
 CATALOGUE = {
+    "cached": "optsched.performance.composed.cached:CachedModel",
     "chain": "optsched.performance.composed.chain:Chain",
     "noisy": "optsched.performance.composed.noisy:NoisyModel",
     "online": "optsched.performance.composed.online:OnlineModel",

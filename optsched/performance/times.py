@@ -84,6 +84,8 @@ class TimesOnInstance:
     k x passes x m / (t B) steps/s.
     """
 
+    per_workload = True
+
     def __init__(self, instance: Instance, model: TimeModel) -> None:
         self.name = model.name
         self.version = 0

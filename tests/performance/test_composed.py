@@ -17,6 +17,7 @@ from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.files import instance_bytes
 from optsched.performance import Configurations, Feasibility, JobBatch, Observations, PerformanceModel, Source
+from optsched.performance.composed.cached import CachedModel
 from optsched.performance.composed.offsets import Offsets, Scales
 
 Document = dict[str, Any]
@@ -186,6 +187,71 @@ def test_noise_may_be_hidden_from_the_scheduler() -> None:
     instance = instance_of()
     model = make_model(instance, {"model": "noisy", "of": TABLE, "known": False})
     assert not model.predict(batch(instance), FOUR).log_sd.any()
+
+
+# --- cached ---------------------------------------------------------------------------------------------------------
+
+
+class Counting:
+    """A table that counts what it is asked."""
+
+    name, version = "counting", 0
+
+    def __init__(self, instance: Instance) -> None:
+        self.table = make_model(instance, TABLE)
+        self.asked: list[int] = []
+
+    def predict(self, jobs: JobBatch, configurations: Configurations, **more: Any) -> Any:
+        self.asked.append(len(jobs))
+        return self.table.predict(jobs, configurations, **more)
+
+    def observe(self, observations: Observations) -> set[int]:
+        return {1}
+
+
+def test_what_was_said_is_remembered_until_it_changes() -> None:
+    instance = instance_of()
+    counting = Counting(instance)
+    model = CachedModel(counting)
+    jobs = JobBatch(*(np.tile(column, 50) for column in vars(batch(instance)).values()))
+    right = counting.table.predict(jobs, FOUR)
+    for _ in range(3):
+        said = model.predict(jobs, FOUR)
+        for field in ("rate", "log_sd", "feasible", "source"):
+            assert (getattr(said, field) == getattr(right, field)).all()
+    edges = (np.array([7, 1, 100]), np.array([3, 1, 0]))
+    assert (model.predict(jobs, FOUR, edges=edges).rate == right.rate[edges]).all()
+    assert counting.asked == [4]
+    assert model.predict(jobs, ways((0, 1, 1))).rate[:, 0].tolist() == right.rate[:, 0].tolist()
+    assert counting.asked == [4, 4]
+    assert model.observe(seen(instance, 0, 0, 1.0)) == {1}
+    assert (model.predict(jobs, FOUR).rate == right.rate).all()
+    assert counting.asked == [4, 4, 2]  # both rows of the workload that changed
+    counting.version = 1
+    model.predict(jobs, FOUR)
+    assert counting.asked == [4, 4, 2, 4]
+
+
+def test_models_that_look_at_workloads_alone_are_looked_up_by_them() -> None:
+    instance = instance_of()
+    of = make_model(instance, oracle(a={"fast": 1.5, "slow": {"2": 3.0}}, c={"fast": 2.5}))
+    model = CachedModel(of)
+    for rows in ([0], [2, 0, 0], [3, 2, 1, 0]):
+        jobs = JobBatch(*(column[rows] for column in vars(batch(instance)).values()))
+        right, said = of.predict(jobs, FOUR), model.predict(jobs, FOUR)
+        assert (said.rate == right.rate).all() and (said.feasible == right.feasible).all()
+    model.observe(seen(instance, 0, 0, 1.0))
+
+
+def test_old_tables_leave() -> None:
+    counting = Counting(instance_of())
+    model = CachedModel(counting)
+    for gpus in range(1, 21):
+        model.predict(batch(instance_of()), ways((0, gpus, 1)))
+    model.predict(batch(instance_of()), ways((0, 20, 1)))
+    assert len(counting.asked) == 20
+    model.predict(batch(instance_of()), ways((0, 1, 1)))
+    assert len(counting.asked) == 21
 
 
 # --- online -----------------------------------------------------------------------------------------------------------

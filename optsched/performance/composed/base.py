@@ -60,6 +60,11 @@ def corrects(model: PerformanceModel) -> bool:
     return bool(getattr(model, "corrects", False))
 
 
+def per_workload(model: PerformanceModel) -> bool:
+    """Whether a model looks at nothing of a job but its workload."""
+    return bool(getattr(model, "per_workload", False))
+
+
 def only_table(model: PerformanceModel) -> bool:
     """Whether a model knows no rates but those that the instance states."""
     if isinstance(model, ComposedModel):

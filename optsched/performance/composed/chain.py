@@ -9,7 +9,7 @@ import numpy as np
 
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.performance.composed.base import ComposedModel, corrects, only_table, refuse_options
+from optsched.performance.composed.base import ComposedModel, corrects, only_table, per_workload, refuse_options
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
     Edges,
@@ -36,6 +36,7 @@ class Chain(ComposedModel):
 
     def __init__(self, models: Sequence[PerformanceModel]) -> None:
         self.models = tuple(models)
+        self.per_workload = all(per_workload(model) for model in models)
 
     @property
     def parts(self) -> tuple[PerformanceModel, ...]:

@@ -13,7 +13,7 @@ from optsched.arrays import FloatArray
 from optsched.instance import Instance
 from optsched.instance.documents import Count, Document, NonNegative
 from optsched.instance.reading import validate
-from optsched.performance.composed.base import ComposedModel, the_one
+from optsched.performance.composed.base import ComposedModel, per_workload, the_one
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
     Edges,
@@ -66,6 +66,7 @@ class NoisyModel(ComposedModel):
 
     def __init__(self, instance: Instance, of: PerformanceModel, document: NoisyDocument) -> None:
         self.of = of
+        self.per_workload = per_workload(of)
         self._options = document
         self._workloads = np.array([_digest(w.name) for w in instance.workloads] + [0], np.uint64)
         self._gpus = np.array([_digest(pool.gpu) for pool in instance.cluster.pools] + [0], np.uint64)

@@ -12,7 +12,7 @@ from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import Document, NonNegative, Positive, Share
 from optsched.instance.reading import show, validate
-from optsched.performance.composed.base import ComposedModel, the_one
+from optsched.performance.composed.base import ComposedModel, per_workload, the_one
 from optsched.performance.composed.offsets import Offsets, Scales
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
@@ -72,6 +72,7 @@ class OnlineModel(ComposedModel):
     def __init__(self, instance: Instance, of: PerformanceModel, document: OnlineDocument | None = None) -> None:
         document = OnlineDocument() if document is None else document
         self.of = of
+        self.per_workload = per_workload(of)
         self._learnt = 0
         scales = Scales(
             document.sd.workload**2, document.sd.gpu**2, document.sd.cell**2, document.observation_sd**2,

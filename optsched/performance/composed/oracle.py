@@ -36,6 +36,7 @@ class OracleModel:
 
     name = "oracle"
     corrects = True
+    per_workload = True
 
     def __init__(self, instance: Instance, document: OracleDocument) -> None:
         self.version = 0
@@ -56,7 +57,9 @@ class OracleModel:
 
     def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
         """`optsched.performance.PerformanceModel`."""
-        known = replace(jobs, profile=self._profile[jobs.workload], own=np.zeros(len(jobs), bool))
+        known = replace(
+            jobs, profile=self._profile[jobs.workload], own=np.zeros(len(jobs), bool), gang=np.ones(len(jobs), np.int64)
+        )
         return self._table.predict(known, configurations, edges=edges)
 
     def observe(self, observations: Observations) -> set[int]:

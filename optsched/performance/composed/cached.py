@@ -1,0 +1,154 @@
+"""The ``cached`` model: another one that is asked once for each workload and configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from optsched.arrays import IntArray, group_rows
+from optsched.instance import Instance
+from optsched.performance.composed.base import ComposedModel, corrects, per_workload, refuse_options, the_one
+from optsched.performance.configurations import Configurations
+from optsched.performance.protocol import Edges, JobBatch, Observations, PerformanceModel, Prediction
+
+MOST_BLOCKS = 8
+"""Configurations tables that are remembered at a time; the one that was used longest ago leaves first."""
+
+
+class _Block:
+    """What is known for one configurations table: a record for each distinct row of jobs.
+
+    A record holds rates, log sds, feasibilities and sources of all ways together, so that a look-up copies one array:
+    several of its size would be given back to the system after each call, and be made of new pages in the next.
+    """
+
+    def __init__(self, columns: int) -> None:
+        fields = [("rate", np.float64), ("log_sd", np.float64), ("feasible", np.uint8), ("source", np.uint8)]
+        self.table = np.zeros(0, [(name, kind, (columns,)) for name, kind in fields])
+        self.known = np.zeros(0, bool)
+
+    def grow(self, rows: int) -> None:
+        """Room for so many rows; at least twice as many as before."""
+        more = rows - len(self.known)
+        if more <= 0:
+            return
+        more = max(more, len(self.known))
+        self.table = np.concatenate([self.table, np.zeros(more, self.table.dtype)])
+        self.known = np.concatenate([self.known, np.zeros(more, bool)])
+
+    def put(self, rows: IntArray, said: Prediction) -> None:
+        """Remember what was said of rows."""
+        for name in ("rate", "log_sd", "feasible", "source"):
+            self.table[name][rows] = getattr(said, name)
+        self.known[rows] = True
+
+    def take(self, rows: IntArray) -> Prediction:
+        """All ways of the rows; ``np.take`` copies whole records several times as fast as an index does."""
+        found = np.take(self.table, rows)
+        return Prediction(found["rate"], found["log_sd"], found["feasible"], found["source"])
+
+    def cells(self, rows: IntArray, columns: IntArray) -> Prediction:
+        """One way of each row."""
+        table, where = self.table, (rows, columns)
+        return Prediction(
+            table["rate"][where], table["log_sd"][where], table["feasible"][where], table["source"][where]
+        )
+
+
+class CachedModel(ComposedModel):
+    """Remember what another model says, for as long as it says the same.
+
+    For a scheduler that keeps one model from round to round: rows of jobs that are alike (workload, rates of their own,
+    gang) are predicted once for each configurations table, by its content, and looked up afterwards. What `observe`
+    returns, and whatever changes the version of the other model, is forgotten.
+
+    Options: ``of``, the performance object that is remembered.
+    """
+
+    name = "cached"
+
+    def __init__(self, of: PerformanceModel) -> None:
+        self.of = of
+        self.corrects = corrects(of)
+        self.per_workload = per_workload(of)
+        self._version = of.version
+        self._blocks: dict[tuple[bytes, ...], _Block] = {}
+        self._numbers: dict[tuple[int, int, bool, int], int] = {}
+        self._workload_of: list[int] = []
+
+    @property
+    def parts(self) -> tuple[PerformanceModel, ...]:
+        """The model that is remembered."""
+        return (self.of,)
+
+    @property
+    def version(self) -> int:
+        """That of the model that is remembered."""
+        return self.of.version
+
+    @classmethod
+    def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:
+        """The remembered version of one model; takes no options beside it."""
+        refuse_options(cls.name, options)
+        return cls(the_one(parts, cls.name))
+
+    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+        """`optsched.performance.PerformanceModel`."""
+        if self.of.version != self._version:
+            self._blocks.clear()
+            self._version = self.of.version
+        block = self._block(configurations)
+        row = self._rows(jobs)
+        block.grow(int(row.max(initial=-1)) + 1)
+        unknown = np.flatnonzero(~block.known[row])
+        if len(unknown):
+            self._learn(block, jobs, row, unknown, configurations)
+        if edges is None:
+            return block.take(row)
+        return block.cells(row[edges[0]], edges[1])
+
+    def observe(self, observations: Observations) -> set[int]:
+        """Pass measurements on, and forget the workloads that changed."""
+        changed = self.of.observe(observations)
+        self._version = self.of.version
+        if changed:
+            of_row = np.array(self._workload_of, np.int64)
+            for block in self._blocks.values():
+                block.known[: len(of_row)] &= ~np.isin(of_row, list(changed))[: len(block.known)]
+        return changed
+
+    def _block(self, configurations: Configurations) -> _Block:
+        c = configurations
+        key = (
+            *(column.tobytes() for column in (c.pool, c.gpus, c.nodes, c.share, c.attributes)),
+            repr(c.attribute_sets).encode(),
+        )
+        block = self._blocks.pop(key, None)
+        if block is None:
+            block = _Block(len(configurations))
+            if len(self._blocks) >= MOST_BLOCKS:
+                self._blocks.pop(next(iter(self._blocks)))
+        self._blocks[key] = block
+        return block
+
+    def _rows(self, jobs: JobBatch) -> IntArray:
+        """Row of each job in every block: its workload where nothing else matters, else what is alike is numbered."""
+        if self.per_workload:
+            most = int(jobs.workload.max(initial=-1))
+            self._workload_of.extend(range(len(self._workload_of) - 1, most + 1))
+            return jobs.workload + 1
+        alike = group_rows((jobs.workload, jobs.profile, jobs.own, jobs.gang), len(jobs))
+        columns = (column[alike.first].tolist() for column in (jobs.workload, jobs.profile, jobs.own, jobs.gang))
+        rows = [self._numbers.setdefault(key, len(self._numbers)) for key in zip(*columns, strict=True)]
+        self._workload_of.extend(key[0] for key in list(self._numbers)[len(self._workload_of) :])
+        return np.array(rows, np.int64)[alike.inverse]
+
+    def _learn(
+        self, block: _Block, jobs: JobBatch, row: IntArray, unknown: IntArray, configurations: Configurations
+    ) -> None:
+        number, first = np.unique(row[unknown], return_index=True)
+        first = unknown[first]
+        asked = JobBatch(jobs.workload[first], jobs.profile[first], jobs.own[first], jobs.gang[first])
+        block.put(number, self.of.predict(asked, configurations))
