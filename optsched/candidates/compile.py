@@ -17,6 +17,7 @@ from optsched.candidates.classes import Classes, build_classes
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.generate import gpu_memory, option_columns, pair_columns, rated_columns
 from optsched.candidates.kinds import Absence, Kinds, find_kinds
+from optsched.candidates.modelled_pairs import modelled_pairs
 from optsched.candidates.resources import Resources, resource_rows
 from optsched.candidates.servers import server_columns
 from optsched.instance import Instance
@@ -241,11 +242,13 @@ def compile(instance: Instance, model: PerformanceModel, future: bool = False, l
     """
     kinds = find_kinds(instance, future)
     table = TableModel(instance.rates, instance, later_nodes)
+    alone, stated = rated_columns(instance, kinds, model, table), pair_columns(instance, kinds, table.sizes)
     everything = KindColumns.concatenate(
         [
-            rated_columns(instance, kinds, model, table),
+            alone,
             option_columns(instance, kinds, table.sizes),
-            pair_columns(instance, kinds, table.sizes),
+            stated,
+            modelled_pairs(instance, kinds, model, table.sizes, alone, stated),
             server_columns(instance, kinds, table.sizes),
         ]
     )

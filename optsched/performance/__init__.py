@@ -2,10 +2,12 @@
 
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
+    ColocatingModel,
     Feasibility,
     JobBatch,
     ModelFactory,
     Observations,
+    PairPrediction,
     PerformanceModel,
     Prediction,
     Source,
@@ -24,11 +26,13 @@ CATALOGUE = {
 
 __all__ = [
     "CATALOGUE",
+    "ColocatingModel",
     "Configurations",
     "Feasibility",
     "JobBatch",
     "ModelFactory",
     "Observations",
+    "PairPrediction",
     "PerformanceModel",
     "PoolSizes",
     "Prediction",

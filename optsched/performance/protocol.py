@@ -133,6 +133,43 @@ class PerformanceModel(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class PairPrediction:
+    """What two jobs that share all their GPUs do, arrays of length E.
+
+    Attributes
+    ----------
+    first, second : FloatArray
+        Part of its rate alone, in (0, 1], that each of the two keeps; 0 where not feasible.
+    log_sd : FloatArray
+        Standard deviation of the log of them.
+    feasible, source : NDArray[uint8]
+        As in `Prediction`; `Feasibility.NO_RATE` where the model does not know.
+    """
+
+    first: FloatArray
+    second: FloatArray
+    log_sd: FloatArray
+    feasible: NDArray[np.uint8]
+    source: NDArray[np.uint8]
+
+
+@runtime_checkable
+class ColocatingModel(Protocol):
+    """A performance model that also knows how much two jobs on the same GPUs slow each other down."""
+
+    def pair_fractions(
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        first: IntArray,
+        second: IntArray,
+        configuration: IntArray,
+    ) -> PairPrediction:
+        """Fractions of the pairs (first job, second job, configuration), rows of jobs and of configurations."""
+        ...
+
+
 class ModelFactory(Protocol):
     """What a registry entry of ``optsched.models`` is: a class with this constructor."""
 

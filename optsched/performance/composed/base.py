@@ -10,7 +10,7 @@ from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import key, show
 from optsched.performance.configurations import Configurations
-from optsched.performance.protocol import Edges, JobBatch, Observations, PerformanceModel, Prediction
+from optsched.performance.protocol import ColocatingModel, Edges, JobBatch, Observations, PerformanceModel, Prediction
 from optsched.performance.table import TableModel
 
 MODELS, OF = "models", "of"
@@ -63,6 +63,14 @@ def corrects(model: PerformanceModel) -> bool:
 def per_workload(model: PerformanceModel) -> bool:
     """Whether a model looks at nothing of a job but its workload."""
     return bool(getattr(model, "per_workload", False))
+
+
+def colocating(model: PerformanceModel) -> ColocatingModel | None:
+    """The first part of a model, or itself, that knows about pairs of jobs on the same GPUs."""
+    if isinstance(model, ColocatingModel):
+        return model
+    parts = model.parts if isinstance(model, ComposedModel) else ()
+    return next((found for found in map(colocating, parts) if found is not None), None)
 
 
 def only_table(model: PerformanceModel) -> bool:

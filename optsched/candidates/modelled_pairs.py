@@ -1,0 +1,109 @@
+"""Columns of co-located pairs whose slow-down a performance model knows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.arrays import IntArray, group_rows, ranges
+from optsched.candidates.columns import Drop, KindColumns
+from optsched.candidates.generate import drop_unfit
+from optsched.candidates.kinds import Kinds
+from optsched.errors import InvalidInput
+from optsched.instance import Instance
+from optsched.performance import Configurations, Feasibility, PerformanceModel, PoolSizes
+from optsched.performance.composed import colocating
+
+MOST_PAIRS = 5_000_000
+"""Pairs of kinds in a configuration that are looked at, at most."""
+GAIN = 1e-9
+"""A pair is a column only if its two jobs together run faster than in turns by more than this."""
+
+
+def modelled_pairs(
+    instance: Instance,
+    kinds: Kinds,
+    model: PerformanceModel,
+    sizes: PoolSizes,
+    alone: KindColumns,
+    stated: KindColumns,
+) -> KindColumns:
+    """Columns of all pairs of kinds that run alone in the same configuration, with rates from the model.
+
+    The rate of each job is what it has alone times the fraction that the model says. Pairs of kinds that the instance
+    states (`stated`) are left alone. So are pairs whose fractions make 1 or less: giving each job its fraction of the
+    time alone does the same work on the same GPUs, and leaves the rest of them free.
+
+    Raises
+    ------
+    InvalidInput
+        If there are more than `MOST_PAIRS` pairs to look at.
+    """
+    pairs = colocating(model)
+    if pairs is None:
+        return alone.take(np.zeros(0, np.int64))
+    first, second = _pairs(kinds, alone)
+    configuration = group_rows((alone.pool, alone.gpus, alone.nodes), len(alone))
+    way = configuration.first
+    table = Configurations(
+        alone.pool[way], alone.gpus[way], alone.nodes[way], alone.share[way], np.zeros(len(way), np.int64)
+    )
+    new = ~_stated(alone, first, second, stated)
+    first, second = first[new], second[new]
+    said = pairs.pair_fractions(
+        kinds.batch, table, alone.kind[first], alone.kind[second], configuration.inverse[first].astype(np.int64)
+    )
+    gains = said.first + said.second > 1 + GAIN
+    use = np.flatnonzero((said.feasible == Feasibility.OK) & gains)
+    a, b = first[use], second[use]
+    columns = KindColumns.make(
+        alone.kind[a], alone.pool[a], alone.gpus[a], alone.nodes[a],
+        partner=alone.kind[b],
+        rate=alone.rate[a] * said.first[use],
+        partner_rate=alone.rate[b] * said.second[use],
+        log_sd=np.hypot(np.maximum(alone.log_sd[a], alone.log_sd[b]), said.log_sd[use]),
+        source=np.maximum(np.maximum(alone.source[a], alone.source[b]), said.source[use]),
+    )  # fmt: skip
+    drop_unfit(columns, instance, kinds, sizes)
+    return columns
+
+
+def _pairs(kinds: Kinds, alone: KindColumns) -> tuple[IntArray, IntArray]:
+    """Rows of columns alone, two by two, that are in the same configuration; the lower kind first."""
+    fits = (alone.drop == Drop.KEPT) & (alone.option < 0) & (alone.workers == 0) & (alone.gpus > 0)
+    rows = np.flatnonzero(fits & (alone.share == 1))
+    rows = rows[np.lexsort((alone.kind[rows], alone.nodes[rows], alone.gpus[rows], alone.pool[rows]))]
+    same = group_rows((alone.pool[rows], alone.gpus[rows], alone.nodes[rows]), len(rows))
+    start = np.zeros(len(rows), bool)
+    start[same.first] = True
+    begin = np.maximum.accumulate(np.where(start, np.arange(len(rows)), 0))
+    end = begin + same.count[same.inverse]
+    partners = (end - np.arange(len(rows))).astype(np.int64)  # itself and all that follow
+    if partners.sum() > MOST_PAIRS:
+        raise InvalidInput(
+            "performance",
+            f"a model that pairs {int(partners.sum()):,} times two kinds of jobs in a configuration",
+            f"at most {MOST_PAIRS:,}; jobs of fewer workloads, or of fewer GPU counts, make fewer",
+        )
+    first = np.repeat(rows, partners)
+    second = rows[ranges(np.arange(len(rows), dtype=np.int64), partners)]
+    jobs_of = np.bincount(kinds.of_job[kinds.of_job >= 0], minlength=len(kinds))
+    several = (alone.kind[first] != alone.kind[second]) | (jobs_of[alone.kind[first]] > 1)
+    return first[several], second[several]
+
+
+def _stated(alone: KindColumns, first: IntArray, second: IntArray, stated: KindColumns) -> np.ndarray:
+    """Whether the instance states a pair."""
+    if len(stated) == 0:
+        return np.zeros(len(first), bool)
+    both = tuple(
+        np.concatenate([theirs, mine])
+        for theirs, mine in (
+            (stated.kind, alone.kind[first]), (stated.partner, alone.kind[second]), (stated.pool, alone.pool[first]),
+            (stated.gpus, alone.gpus[first]), (stated.nodes, alone.nodes[first]),
+        )
+    )  # fmt: skip
+    groups = group_rows(both, len(both[0]))
+    told = np.zeros(len(groups), bool)
+    told[groups.inverse[: len(stated)]] = True
+    mask: np.ndarray = told[groups.inverse[len(stated) :]]
+    return mask
