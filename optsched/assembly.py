@@ -81,6 +81,17 @@ def own_constraints(instance: Instance) -> list[SideConstraint]:
     return made
 
 
+def constraints_in_force(instance: Instance, given: Sequence[Any]) -> list[SideConstraint]:
+    """The side constraints of an instance, and those that a caller gives beside them.
+
+    Where one of its kind is enough (`SideConstraint.single`), the caller's stand in place of the instance's own: so a
+    hard deadline of the file gives way to ``-C deadlines:give_way=count``.
+    """
+    callers = [make_constraint(item) for item in given]
+    replaced = {constraint.kind for constraint in callers if constraint.single}
+    return [*(own for own in own_constraints(instance) if own.kind not in replaced), *callers]
+
+
 def make_constraint(item: Any) -> SideConstraint:
     """A side constraint from its kind, a document ``{"kind": ..., ...}``, or itself."""
     if isinstance(item, SideConstraint):

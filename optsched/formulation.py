@@ -74,6 +74,8 @@ class SideConstraint(ABC):
     """Whether it speaks of the placement alone and never has rows: rules take it, and equal jobs stay one class."""
     per_job: bool = False
     """Whether it must tell equal jobs apart: every job is a class of its own then."""
+    single: ClassVar[bool] = False
+    """Whether it is one rule for the whole instance: a caller's takes the place of the instance's own."""
 
     class Options(FormulationOptions):
         """No options."""

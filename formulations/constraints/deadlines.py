@@ -42,6 +42,7 @@ class Deadlines(SideConstraint):
     """
 
     kind = "deadlines"
+    single = True
     reads = frozenset({"steps_left", "deadline", "soft_deadline"})
 
     class Options(FormulationOptions):

@@ -44,6 +44,7 @@ class Moves(SideConstraint):
     """
 
     kind = "moves"
+    single = True
 
     class Options(FormulationOptions):
         """Options of the bounded moves."""
