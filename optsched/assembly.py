@@ -75,6 +75,9 @@ def own_constraints(instance: Instance) -> list[SideConstraint]:
             constraint.check(instance)
             made.append(constraint)
         except UsageError as error:
+            if isinstance(told := error.__cause__, InvalidInput):  # a value of one of its options
+                where = f"constraints[{index}]" + (f".{told.path}" if told.path else "")
+                raise InvalidInput(where, told.found, told.expected) from None
             raise InvalidInput(
                 f"constraints[{index}]", show(item), f"a side constraint that can be ({error})"
             ) from None

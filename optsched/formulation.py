@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Candidates, Classes
@@ -46,9 +46,19 @@ SHOWN = 20
 
 
 class FormulationOptions(BaseModel):
-    """Base of the options of formulations and side constraints; they appear in ``--help`` and in the docs."""
+    """Base of the options of formulations and side constraints; they appear in ``--help`` and in the docs.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    As in instances, true is no number and "5" is text; from Python, numbers of numpy and tuples are taken as well.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _plain(cls, value: Any) -> Any:
+        if isinstance(value, np.generic | np.ndarray):
+            return value.tolist()
+        return list(value) if isinstance(value, tuple) else value
 
 
 MOST_NAMED = 20
@@ -208,7 +218,8 @@ class Formulation(ABC):
                 alike = sum(other.name.partition("#")[0] == rows.name for other in side)
                 side.append(replace(rows, name=f"{rows.name}#{alike + 1}") if alike else rows)
         program = replace(program, side=tuple(side), extend=self.extend)
-        _refuse_stranded(program)
+        # A value of 0 may be worth nothing that can be told: a job without GPUs makes a makespan endless.
+        _refuse_stranded(program, program.needs_every_level or bool(np.isinf(self.report(0.0))))
         return program
 
     def solve(self, candidates: Candidates, engine: Engine) -> Solution:
@@ -319,10 +330,10 @@ class Formulation(ABC):
         )
 
 
-def _refuse_stranded(program: AllocationProgram) -> None:
+def _refuse_stranded(program: AllocationProgram, all_must_run: bool) -> None:
     """Raise `Infeasible` for jobs that rows which say where they may run leave nowhere, or any rows if all must run."""
     C = program.classes
-    barring = [(rows, rows.closed.tocsc()) for rows in program.side if rows.barring or program.needs_every_level]
+    barring = [(rows, rows.closed.tocsc()) for rows in program.side if rows.barring or all_must_run]
     barred = np.zeros(C.columns, bool)
     for _, closed in barring:
         barred |= np.diff(closed.indptr) > 0
@@ -383,4 +394,4 @@ def options_from(owner: type[Formulation | SideConstraint], given: Mapping[str, 
         return owner.Options.model_validate(dict(given))
     except ValidationError as error:
         told = translate(error, "", owner.Options)
-        raise UsageError(f"option of {label}: {told}") from None
+        raise UsageError(f"option of {label}: {told}") from told
