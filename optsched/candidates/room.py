@@ -29,6 +29,8 @@ from optsched.instance.cluster import PER_NODE, Pool
 
 ROUNDING = 1e-9
 """Relative slack of capacities, and slack of counts."""
+MOST = 2.0**40
+"""GPUs where nothing limits them."""
 CELLS = 2_000_000
 """Pairs of a demand and a size of nodes that are looked at together: 16 MB each array."""
 
@@ -110,9 +112,13 @@ def gpus_allowed(capacity: FloatArray, need: FloatArray) -> IntArray:
     IntArray
         Of the shape that both have together without their last axis; 2**40 where nothing limits it.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        allowed = np.where((need > 0) & (capacity < np.inf), capacity * (1 + ROUNDING) / need, np.inf).min(axis=-1)
-    whole: IntArray = np.clip(np.floor(allowed + ROUNDING), 0, 2.0**40).astype(np.int64)
+    allowed = np.full(np.broadcast_shapes(capacity.shape, need.shape)[:-1], MOST)
+    for has, each in zip(np.moveaxis(capacity, -1, 0), np.moveaxis(need, -1, 0), strict=True):
+        if each.any():
+            with np.errstate(divide="ignore", invalid="ignore"):
+                room = np.where((each > 0) & (has < np.inf), has * (1 + ROUNDING) / each, MOST)
+            np.minimum(allowed, room, out=allowed)
+    whole: IntArray = np.floor(np.maximum(allowed + ROUNDING, 0.0)).astype(np.int64)
     return whole
 
 
@@ -133,10 +139,16 @@ def _hosted(gpus: IntArray, own: FloatArray, need: FloatArray, nodes: IntArray) 
     step = max(1, CELLS // max(1, len(gpus)))
     for start in range(0, len(need), step):
         part = slice(start, start + step)
-        hosts = np.minimum(gpus, gpus_allowed(own, need[part, None, :]))
-        order = np.argsort(-hosts, axis=1, kind="stable")
-        count = equal[order]
-        before = np.cumsum(count, axis=1) - count
-        taken = np.clip(nodes[part, None] - before, 0, count)
-        most[part] = (np.take_along_axis(hosts, order, axis=1) * taken).sum(axis=1)
+        most[part] = _on_best(np.minimum(gpus, gpus_allowed(own, need[part, None, :])), equal, nodes[part])
     return most[rows.inverse]
+
+
+def _on_best(hosts: IntArray, equal: IntArray, nodes: IntArray) -> IntArray:
+    """Sum of what the best nodes host: (M, sizes) with so many ``equal`` nodes of each size, on ``nodes`` (M,)."""
+    if (nodes == 1).all():
+        return np.asarray(hosts.max(axis=1, initial=0))
+    order = np.argsort(-hosts, axis=1)
+    count = equal[order]
+    before = np.cumsum(count, axis=1) - count
+    taken = np.clip(nodes[:, None] - before, 0, count)
+    return np.asarray((np.take_along_axis(hosts, order, axis=1) * taken).sum(axis=1))
