@@ -12,8 +12,12 @@ from formulations.reference_rates import on_reference_pool, reference_columns, w
 from formulations.slices import slices
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
+from optsched.errors import InvalidInput
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.program import AllocationProgram, Minimum
+
+LONGEST_AGE = 1e15
+"""Age in units of the time that a job needs alone: with 1 / 2^53 of precision the sum of both is the age beyond it."""
 
 
 class FinishTimeFairness(Formulation):
@@ -74,7 +78,11 @@ class FinishTimeFairness(Formulation):
             raise without_rate(C, int(iso.argmin()))
         D = past + N / iso
         levels = sp.csr_matrix(sp.diags_array(D / N) @ throughput)
-        return AllocationProgram(C, Minimum(t / D if (t > 0).any() else None), levels)
+        if not (t > 0).any():
+            return AllocationProgram(C, Minimum(), levels)
+        program = AllocationProgram(C, Minimum(t / D), levels)
+        _refuse_endless_ages(C, t, t / D * program.highest_level)
+        return program
 
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
         """rho of every job."""
@@ -90,3 +98,16 @@ class FinishTimeFairness(Formulation):
     def worth(self, value: float) -> float:
         """Decrease of rho per unit of t: 1 / t^2."""
         return 1.0 / value**2 if value > 0 else 0.0
+
+
+def _refuse_endless_ages(C: Classes, t: FloatArray, times: FloatArray) -> None:
+    """Raise `InvalidInput` where an age is so many ``times`` what a job still needs that their sum is the age alone."""
+    k = int(times.argmax())
+    if not times[k] <= LONGEST_AGE:
+        job = int(C.first[k])
+        raise InvalidInput(
+            f"jobs[{job}].arrival",
+            f"{C.arrival[k]:g} s, {t[k]:g} s before now (job {C.instance.jobs_table.names[job]})",
+            f"at most {t[k] / times[k] * LONGEST_AGE:.3g} s before now: beside a longer age, the time that the job "
+            "still needs is lost in rounding",
+        )

@@ -94,12 +94,12 @@ class PartialAllocation(Formulation):
                 "solve it without colocation"
             )
         prop = proportional(C, reference_columns(C)[1])
-        if self.options.weights == "exponent":
-            m, w = C.gang / prop, C.weight
-        else:
-            m, w = C.gang / (C.weight * prop), np.ones(len(C))
+        ignored = self.options.weights == "ignored"
+        m, w = C.gang / prop, np.ones(len(C)) if ignored else C.weight
         program = AllocationProgram(C, Total(w, "log"), sp.csr_matrix(sp.diags_array(m) @ C.throughput))
         self._total = float(C.count @ w)
+        # 1 / p_k of ignored weights is a factor of the geometric mean: the program does not see it.
+        self._scale = float(np.exp(-(C.count @ np.log(C.weight)) / self._total)) if ignored and len(C) else 1.0
         # In units of the geometric mean of an even split, over e, the value is at least the number of jobs: a relative
         # gap of the value is then one of the geometric mean, and values near 0 (levels near 1) are no trouble.
         even = program.value(program.even()) / self._total if len(C) else 0.0
@@ -108,7 +108,7 @@ class PartialAllocation(Formulation):
 
     def report(self, value: float) -> float:
         """Geometric mean of the levels, from the total of their logarithms."""
-        return self._unit * float(np.exp(value / self._total)) if self._total > 0 else 1.0
+        return self._scale * self._unit * float(np.exp(value / self._total)) if self._total > 0 else 1.0
 
     def worth(self, value: float) -> float:
         """d report / d value."""

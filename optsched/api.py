@@ -17,6 +17,7 @@ import numpy as np
 from optsched.assembly import (
     compile,
     compile_for,
+    constraints_in_force,
     load,
     make_constraint,
     make_formulation,
@@ -73,7 +74,8 @@ def solve(
     solver : str
         Registry name or ``auto``.
     constraints : sequence
-        Side constraints beside those of the instance: kinds, documents or objects.
+        Side constraints beside those of the instance, or in their place (`SideConstraint.single`): kinds, documents or
+        objects.
     extend : callable, optional
         ``extend(program, variables, classes)`` adds rows of one's own to the lowered linear program.
     classes : bool
@@ -111,8 +113,8 @@ def solve(
         instance = load(instance)
     loaded = time.perf_counter()
     given = instance.instance if isinstance(instance, Candidates) else instance
-    own = own_constraints(given)
-    chosen = make_formulation(formulation, {**(options or {}), **more_options}, [*own, *constraints], extend)
+    in_force = constraints_in_force(given, constraints)
+    chosen = make_formulation(formulation, {**(options or {}), **more_options}, in_force, extend)
     if given.kind not in chosen.accepts:
         raise UsageError(f"{formulation} takes {', '.join(sorted(chosen.accepts))}, not {given.kind}")
     candidates = instance if isinstance(instance, Candidates) else compile_for(chosen, instance, model)
@@ -304,6 +306,7 @@ __all__ = [
     "OptschedError",
     "compile",
     "compile_for",
+    "constraints_in_force",
     "load",
     "make_constraint",
     "make_formulation",

@@ -133,10 +133,24 @@ def own_constraints(instance: Instance) -> list[SideConstraint]:
             constraint.check(instance)
             made.append(constraint)
         except UsageError as error:
+            if isinstance(told := error.__cause__, InvalidInput):  # a value of one of its options
+                where = f"constraints[{index}]" + (f".{told.path}" if told.path else "")
+                raise InvalidInput(where, told.found, told.expected) from None
             raise InvalidInput(
                 f"constraints[{index}]", show(item), f"a side constraint that can be ({error})"
             ) from None
     return made
+
+
+def constraints_in_force(instance: Instance, given: Sequence[Any]) -> list[SideConstraint]:
+    """The side constraints of an instance, and those that a caller gives beside them.
+
+    Where one of its kind is enough (`SideConstraint.single`), the caller's stand in place of the instance's own: so a
+    hard deadline of the file gives way to ``-C deadlines:give_way=count``.
+    """
+    callers = [make_constraint(item) for item in given]
+    replaced = {constraint.kind for constraint in callers if constraint.single}
+    return [*(own for own in own_constraints(instance) if own.kind not in replaced), *callers]
 
 
 def make_constraint(item: Any) -> SideConstraint:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.api import compile, load, make_formulation, own_constraints, solve
+from optsched.api import compile, constraints_in_force, load, make_formulation, solve
 from optsched.candidates import Candidates
 from optsched.errors import Interrupted, OptschedError, UsageError
 from optsched.formulation import Formulation
@@ -150,7 +150,7 @@ def compare(
     chosen = None if entries is None else _checked(entries, constraints)
     if isinstance(instance, str | Path):
         instance = load(instance)
-    own = own_constraints(instance)
+    in_force = constraints_in_force(instance, constraints)
     if entries is None or chosen is None:
         entries = [(name, {}) for name in accepting(instance.kind)]
         chosen = _checked(entries, constraints)
@@ -172,7 +172,7 @@ def compare(
         found = rows[-1].solution
         if found is not None and found.termination is Termination.INTERRUPTED:
             break
-    documents = {repr(item.document()): item.document() for item in (*own, *chosen[0].constraints)}
+    documents = {repr(item.document()): item.document() for item in in_force}
     return Comparison(instance, tuple(documents.values()), tuple(rows))
 
 

@@ -223,6 +223,8 @@ class Engine:
             return self.without_point(program.requirements, values, program, None)
         assert values.y is not None and cones.linear is not None
         x = self.cleaned(program, values)
+        if values.termination in STOPPED and not np.isfinite(program.value(x)):
+            return self.nothing_found(values)  # some job has nothing yet: such a point is worth nothing
         linear = cones.linear.duals(values.y, cones.maximise)
         arrays = program.tangent(x).arrays
         y = _without_noise(program.tangent_duals(linear, values.y[len(cones.linear.source) :]), arrays)

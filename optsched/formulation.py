@@ -68,6 +68,8 @@ class SideConstraint(ABC):
     """Whether it asks for throughputs that must be reached: those at the quantile of the formulation."""
     per_job: bool = False
     """Whether it must tell equal jobs apart: every job is a class of its own then."""
+    single: ClassVar[bool] = False
+    """Whether it is one rule for the whole instance: a caller's takes the place of the instance's own."""
 
     class Options(ConstraintOptions):
         """No options."""
@@ -213,7 +215,8 @@ class Formulation(ABC):
                 alike = sum(other.name.partition("#")[0] == rows.name for other in side)
                 side.append(replace(rows, name=f"{rows.name}#{alike + 1}") if alike else rows)
         program = replace(program, side=tuple(side), extend=self.extend)
-        _refuse_stranded(program)
+        # A value of 0 may be worth nothing that can be told: a job without GPUs makes a makespan endless.
+        _refuse_stranded(program, program.needs_every_level or bool(np.isinf(self.report(0.0))))
         return program
 
     def solve(self, candidates: Candidates, engine: Engine) -> Solution:
@@ -324,10 +327,10 @@ class Formulation(ABC):
         )
 
 
-def _refuse_stranded(program: AllocationProgram) -> None:
+def _refuse_stranded(program: AllocationProgram, all_must_run: bool) -> None:
     """Raise `Infeasible` for jobs that rows which say where they may run leave nowhere, or any rows if all must run."""
     C = program.classes
-    barring = [(rows, rows.closed.tocsc()) for rows in program.side if rows.barring or program.needs_every_level]
+    barring = [(rows, rows.closed.tocsc()) for rows in program.side if rows.barring or all_must_run]
     barred = np.zeros(C.columns, bool)
     for _, closed in barring:
         barred |= np.diff(closed.indptr) > 0

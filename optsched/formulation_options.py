@@ -6,7 +6,16 @@ import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
+import numpy as np
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+)
 from pydantic.fields import FieldInfo
 
 from optsched.errors import UsageError
@@ -14,9 +23,19 @@ from optsched.instance.reading import translate
 
 
 class ConstraintOptions(BaseModel):
-    """Base of the options of side constraints; they appear in ``--help`` and in the docs."""
+    """Base of the options of side constraints; they appear in ``--help`` and in the docs.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    As in instances, true is no number and "5" is text; from Python, numbers of numpy and tuples are taken as well.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _plain(cls, value: Any) -> Any:
+        if isinstance(value, np.generic | np.ndarray):
+            return value.tolist()
+        return list(value) if isinstance(value, tuple) else value
 
 
 class FormulationOptions(ConstraintOptions):
@@ -56,4 +75,4 @@ def options_from(owner: type[Any], given: Mapping[str, Any]) -> Any:
         return owner.Options.model_validate(dict(given))
     except ValidationError as error:
         told = translate(error, "", owner.Options)
-        raise UsageError(f"option of {label}: {told}") from None
+        raise UsageError(f"option of {label}: {told}") from told

@@ -88,9 +88,10 @@ def test_an_elastic_job_in_isolation_keeps_its_capacity() -> None:
     instance = Instance.from_document(document)
     solution = optsched.solve(instance, "isolated")
     assert solution.ok and solution.allocation.usage[0] == pytest.approx(4.0)
-    document["cluster"]["pools"][0]["cpus_per_node"] = 2
+    nodes = [{"name": "one", "gpus": 4, "cpus": 4}, {"name": "two", "gpus": 4, "cpus": 0}]
+    document["cluster"]["pools"] = [{"name": "p", "nodes": nodes}]
     tight = optsched.solve(Instance.from_document(document), "isolated")
-    assert tight.ok and tight.allocation.usage.tolist() == pytest.approx([2.0, 2.0])
+    assert tight.ok and tight.allocation.usage.tolist() == pytest.approx([4.0, 4.0])
 
 
 def test_a_gap_counts_for_integer_programs_only() -> None:

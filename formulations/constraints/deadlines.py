@@ -46,6 +46,7 @@ class Deadlines(SideConstraint):
     """
 
     kind = "deadlines"
+    single = True
     reads = frozenset({"steps_left", "deadline", "soft_deadline"})
     hard_deadlines = True
 

@@ -44,6 +44,7 @@ class Moves(SideConstraint):
     """
 
     kind = "moves"
+    single = True
 
     class Options(ConstraintOptions):
         """Options of the bounded moves."""

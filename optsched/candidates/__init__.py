@@ -6,7 +6,9 @@ from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.compile import Candidates, compile
 from optsched.candidates.expand import JobRows, expand
 from optsched.candidates.kinds import Absence, Kinds
-from optsched.candidates.resources import Resources, column_needs
+from optsched.candidates.needs import column_needs
+from optsched.candidates.resources import Resources
+from optsched.candidates.room import gpus_allowed
 
 __all__ = [
     "Absence",
@@ -22,4 +24,5 @@ __all__ = [
     "column_needs",
     "compile",
     "expand",
+    "gpus_allowed",
 ]

@@ -24,6 +24,8 @@ class Drop(IntEnum):
     OVER_LIMIT = 6
     DOMINATED = 7
     NOT_CHOSEN = 8
+    NO_ROOM = 9
+    OVER_CAPACITY = 10
 
 
 @dataclass(frozen=True)

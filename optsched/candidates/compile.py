@@ -19,6 +19,7 @@ from optsched.candidates.generate import gpu_memory, option_columns, pair_column
 from optsched.candidates.kinds import Absence, Kinds, find_kinds
 from optsched.candidates.modelled_pairs import modelled_pairs
 from optsched.candidates.resources import Resources, resource_rows
+from optsched.candidates.room_words import RoomWords
 from optsched.candidates.servers import server_columns
 from optsched.instance import Instance
 from optsched.instance.reading import listed
@@ -46,6 +47,8 @@ class Candidates:
     usage : csr_matrix, shape (resources, N)
     dropped : KindColumns
         Columns that cannot run, each with its `Drop`.
+    later_nodes : bool
+        Whether nodes that are not available yet were counted on.
     aggregate : bool
         False: every job is a class of its own (`per_job`), for comparison.
     not_meant : pair of a mask of jobs and words, optional
@@ -62,6 +65,7 @@ class Candidates:
     resources: Resources
     usage: sp.csr_matrix
     dropped: KindColumns
+    later_nodes: bool = False
     aggregate: bool = True
     not_meant: tuple[BoolArray, str] | None = None
     quantile: float | None = None
@@ -127,7 +131,7 @@ class Candidates:
             drop=np.where(back, Drop.KEPT, self.dropped.drop).astype(np.uint8),
         )
         both = KindColumns.concatenate([self.columns, dropped])
-        made = _candidates(self.instance, self.kinds, both)
+        made = _candidates(self.instance, self.kinds, both, self.later_nodes)
         return replace(made, aggregate=self.aggregate, not_meant=self.not_meant, quantile=self.quantile)
 
     def without_jobs(self, jobs: BoolArray, why: str) -> Candidates:
@@ -177,6 +181,10 @@ class Candidates:
     def _dropped_memory(self) -> tuple[FloatArray, FloatArray]:
         return gpu_memory(self.instance, self.kinds, self.dropped)
 
+    @cached_property
+    def _room_words(self) -> RoomWords:
+        return RoomWords.of(self.dropped, self.instance, self.kinds, self.later_nodes)
+
     def dropped_of(self, kind: int) -> Iterator[tuple[int, str]]:
         """Rows of ``dropped`` that a kind has alone, each with the reason in words."""
         order, start = self._dropped_by_kind
@@ -215,6 +223,8 @@ class Candidates:
             if needs[row] <= available[row]:  # the performance model knows of more than the workload's own need
                 return f"out of GPU memory on {count}"
             return f"out of GPU memory (needs {needs[row]:g} GB per GPU, has {available[row]:g})"
+        if reason in (Drop.NO_ROOM, Drop.OVER_CAPACITY):
+            return self._room_words.of_row(row)
         if reason is Drop.OVER_LIMIT:
             return (
                 "1 worker and 1 server need more than there is or than its limit"
@@ -242,20 +252,21 @@ def compile(instance: Instance, model: PerformanceModel, future: bool = False, l
     """
     kinds = find_kinds(instance, future)
     table = TableModel(instance.rates, instance, later_nodes)
-    alone, stated = rated_columns(instance, kinds, model, table), pair_columns(instance, kinds, table.sizes)
+    alone = rated_columns(instance, kinds, model, table, later_nodes)
+    stated = pair_columns(instance, kinds, table.sizes, later_nodes)
     everything = KindColumns.concatenate(
         [
             alone,
             option_columns(instance, kinds, table.sizes),
             stated,
-            modelled_pairs(instance, kinds, model, table.sizes, alone, stated),
+            modelled_pairs(instance, kinds, model, table.sizes, alone, stated, later_nodes),
             server_columns(instance, kinds, table.sizes),
         ]
     )
-    return _candidates(instance, kinds, everything)
+    return _candidates(instance, kinds, everything, later_nodes)
 
 
-def _candidates(instance: Instance, kinds: Kinds, everything: KindColumns) -> Candidates:
+def _candidates(instance: Instance, kinds: Kinds, everything: KindColumns, later_nodes: bool) -> Candidates:
     dropped = everything.take(np.flatnonzero(everything.drop != Drop.KEPT))
     kept = everything.take(np.flatnonzero(everything.drop == Drop.KEPT))
     order = np.lexsort(
@@ -264,7 +275,7 @@ def _candidates(instance: Instance, kinds: Kinds, everything: KindColumns) -> Ca
     columns = kept.take(order)
     resources, usage = resource_rows(instance, kinds, columns)
     configuration, configurations = _intern_configurations(instance, columns)
-    return Candidates(instance, kinds, columns, configuration, configurations, resources, usage, dropped)
+    return Candidates(instance, kinds, columns, configuration, configurations, resources, usage, dropped, later_nodes)
 
 
 def _intern_configurations(instance: Instance, columns: KindColumns) -> tuple[np.ndarray, Configurations]:

@@ -7,6 +7,7 @@ import numpy as np
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, ranges
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.kinds import Kinds
+from optsched.candidates.room import drop_roomless
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import show
@@ -19,7 +20,9 @@ ROUNDING = 1e-9
 """Relative slack when the memory of two workloads, or of a share of a GPU, is compared."""
 
 
-def rated_columns(instance: Instance, kinds: Kinds, model: PerformanceModel, table: TableModel) -> KindColumns:
+def rated_columns(
+    instance: Instance, kinds: Kinds, model: PerformanceModel, table: TableModel, later_nodes: bool
+) -> KindColumns:
     """Columns of kinds without options: GPU counts x pools x spreads, with rates from the tables, then the model."""
     pools = len(instance.cluster.pools)
     batch = kinds.batch
@@ -38,6 +41,7 @@ def rated_columns(instance: Instance, kinds: Kinds, model: PerformanceModel, tab
     )
     columns = KindColumns.make(kind, pool, gpus, nodes)
     drop_unfit(columns, instance, kinds, table.sizes)
+    drop_roomless(columns, instance, kinds, later_nodes)
 
     fits = np.flatnonzero(columns.drop == Drop.KEPT)
     configurations = Configurations(
@@ -139,7 +143,7 @@ def option_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
     return columns
 
 
-def pair_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindColumns:
+def pair_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes, later_nodes: bool) -> KindColumns:
     """Columns of co-located pairs: entries by workload give every pair of kinds, entries by job win over them.
 
     An entry that states its nodes wins over one that leaves them to be the fewest.
@@ -192,6 +196,7 @@ def pair_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindColu
         first, pool, gpus, nodes, partner=second, rate=rates[:, 0], partner_rate=rates[:, 1]
     ).take(np.flatnonzero(allowed))
     drop_unfit(columns, instance, kinds, sizes)
+    drop_roomless(columns, instance, kinds, later_nodes)
     columns.drop[(columns.drop == Drop.KEPT) & (columns.rate == 0) & (columns.partner_rate == 0)] = Drop.ZERO_RATE
     return columns
 

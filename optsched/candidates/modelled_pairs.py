@@ -8,6 +8,7 @@ from optsched.arrays import IntArray, group_rows, ranges
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.generate import drop_unfit
 from optsched.candidates.kinds import Kinds
+from optsched.candidates.room import drop_roomless
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.performance import Configurations, Feasibility, PerformanceModel, PoolSizes
@@ -26,6 +27,7 @@ def modelled_pairs(
     sizes: PoolSizes,
     alone: KindColumns,
     stated: KindColumns,
+    later_nodes: bool = False,
 ) -> KindColumns:
     """Columns of all pairs of kinds that run alone in the same configuration, with rates from the model.
 
@@ -64,6 +66,7 @@ def modelled_pairs(
         source=np.maximum(np.maximum(alone.source[a], alone.source[b]), said.source[use]),
     )  # fmt: skip
     drop_unfit(columns, instance, kinds, sizes)
+    drop_roomless(columns, instance, kinds, later_nodes)
     return columns
 
 

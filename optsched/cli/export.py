@@ -96,8 +96,8 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
     options, constraints = problem.options, problem.constraints
     with progress(shell, "building"):
         instance = api.load(problem.instance)
-        own = api.own_constraints(instance)
-        formulation = api.make_formulation(problem.formulation, options, [*own, *constraints])
+        in_force = api.constraints_in_force(instance, constraints)
+        formulation = api.make_formulation(problem.formulation, options, in_force)
         candidates = api.compile_for(formulation, instance)
         candidates = candidates.per_job() if problem.no_classes else candidates
         if formulation.sense == "rule":

@@ -52,7 +52,7 @@ class Problem:
         list[str] | None,
         typer.Option(
             "--constraint", "-C", metavar="KIND[:KEY=VALUE,...]", rich_help_panel=PROBLEM,
-            help="Side constraint, beside those of the instance. Can be repeated.",
+            help="Side constraint, beside those of the instance; deadlines and moves replace its own. Can be repeated.",
         ),
     ] = None  # fmt: skip
     no_classes: Annotated[

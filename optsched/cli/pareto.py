@@ -34,7 +34,8 @@ class Trading:
         list[str] | None,
         typer.Option(
             "--formulation", "-f", metavar="NAME[:KEY=VALUE,...]", rich_help_panel=PROBLEM, show_default=False,
-            help="The two objectives: give it twice. `cost` is what is in use per hour.",
+            help="The two objectives: give it twice. `cost` is what is in use per hour. Formulations of several stages "
+            "(finish-time-fairness, water-filling, drf), ratios (throughput-per-cost), rules and plans are refused.",
         ),
     ] = None  # fmt: skip
     constraint: Annotated[

@@ -29,6 +29,8 @@ DROPPED = {
     "OUT_OF_MEMORY": "out of GPU memory",
     "TOO_MANY_GPUS": "more GPUs than the pool has",
     "TOO_MANY_NODES": "more nodes than the pool has",
+    "NO_ROOM": "nodes lack CPUs or memory",
+    "OVER_CAPACITY": "a resource is too small",
     "OVER_LIMIT": "no worker and server within the limit",
 }
 

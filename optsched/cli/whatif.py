@@ -35,7 +35,8 @@ def whatif(
         list[str] | None,
         typer.Option(
             "--add", metavar="NAME:AMOUNT", rich_help_panel=PROBLEM,
-            help="GPUs of a pool, or units of a resource; negative: taken away. Can be repeated: all together.",
+            help="GPUs of a pool, or units of a resource of the instance: budget:50 is of a resource called budget, "
+            "not of the constraint -C budget. Negative: taken away. Can be repeated: all together.",
         ),
     ] = None,
     each: Annotated[

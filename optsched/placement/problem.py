@@ -23,6 +23,7 @@ from functools import cached_property
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.candidates import gpus_allowed
 from optsched.placement.bandwidth import Links
 from optsched.placement.nodes import Nodes
 from optsched.placement.requests import Requests
@@ -146,10 +147,7 @@ def limit(capacity: FloatArray, need: FloatArray) -> IntArray:
     """GPUs that the scarcest of several capacities allows, shape (N,), for capacities (N, R) and needs per GPU (R,)."""
     if not need.any():
         return np.full(len(capacity), np.iinfo(np.int64).max)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        allowed = np.where(need > 0, capacity * (1 + ROUNDING) / need, np.inf).min(axis=1)
-    whole: IntArray = np.clip(np.floor(allowed + ROUNDING), 0, 2.0**40).astype(np.int64)
-    return whole
+    return gpus_allowed(capacity, need)
 
 
 def _held(requests: Requests, nodes: Nodes) -> tuple[Held, ...]:

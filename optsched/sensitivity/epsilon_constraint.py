@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.api import compile, load, make_formulation, make_limits, own_constraints
+from optsched.api import compile, constraints_in_force, load, make_formulation, make_limits
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine
@@ -110,7 +110,7 @@ def pareto(
     for name, options in pairs:
         make_formulation(name, options, constraints)  # names and options are checked before anything is read
     given = load(instance) if isinstance(instance, str | Path) else instance
-    everything = [*own_constraints(given), *constraints]
+    everything = constraints_in_force(given, constraints)
     f, g = (make_formulation(name, options, everything) for name, options in pairs)
     for formulation in (f, g):
         if given.kind not in formulation.accepts:

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.api import load, make_formulation, make_limits, own_constraints, solve
+from optsched.api import constraints_in_force, load, make_formulation, make_limits, solve
 from optsched.arrays import FloatArray
 from optsched.engine import Engine
 from optsched.errors import UsageError
@@ -182,7 +182,7 @@ def whatif(
     }  # fmt: skip
     base = solve(given, formulation, **how)
     engine = Engine(load_solver, solver, make_limits(**limits), prove)
-    own = make_formulation(formulation, options, [*own_constraints(given), *constraints], extend)
+    own = make_formulation(formulation, options, constraints_in_force(given, constraints), extend)
     held, not_held = _held(own, base, engine)
     changes = []
     for change, there in zip(wanted, larger, strict=True):

@@ -173,11 +173,15 @@ def _constraint(given: Mapping[str, Any], path: str, instance: Instance, finding
 
 
 def _check_own_constraints(document: SolutionDocument, instance: Instance, findings: Findings) -> None:
-    """The constraints of the instance come first and cannot be left out."""
-    for index, constraint in enumerate(own_constraints(instance)):
+    """The constraints of the instance come first, and cannot be left out but for others of a kind that is `single`."""
+    kinds, index = {given.get("kind") for given in document.constraints}, 0
+    for constraint in own_constraints(instance):
         own = _as_written(constraint.document())
         found = document.constraints[index] if index < len(document.constraints) else None
+        if constraint.single and constraint.kind in kinds and found != own:
+            continue  # the caller's stands in its place
         findings.same(f"constraints[{index}]", found, own, "the instance asks for this constraint")
+        index += 1
 
 
 def _as_written(document: Mapping[str, Any]) -> Any:

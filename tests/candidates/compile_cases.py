@@ -97,7 +97,7 @@ def _pools(rng: random.Random) -> list[Document]:
                     node["available_from"] = NOW + rng.choice([-1, 0, 1])
                 pool["nodes"].append(node)
         for key, values in {
-            "gpu_memory": (8, 10), "cpus_per_node": (0, 32), "memory_per_node": (100,)
+            "gpu_memory": (8, 10), "cpus_per_node": (0, 8, 32), "memory_per_node": (2, 100)
         }.items():  # fmt: skip
             if rng.random() < 0.6:
                 pool[key] = rng.choice(values)
@@ -139,7 +139,8 @@ def _workload(rng: random.Random, places: list[str], resources: list[Document]) 
         workload["throughput"] = _rates(rng, places, plain=True)
     names = ["cpu", "memory", *(r["name"] for r in resources if r.get("kind") != "consumable")]
     if rng.random() < 0.5:
-        workload["demand"] = {name: rng.choice([0, 1, 2.5]) for name in rng.sample(names, rng.randint(1, len(names)))}
+        demanded = rng.sample(names, rng.randint(1, len(names)))
+        workload["demand"] = {name: rng.choice([0, 1, 2.5, 6]) for name in demanded}
     if rng.random() < 0.7:
         workload["gpu_memory"] = rng.choice([0, 4, 6, 8, 9])
     return workload

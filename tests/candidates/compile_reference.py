@@ -6,6 +6,7 @@ of `optsched` but the names of reasons is shared with what it checks.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -174,6 +175,32 @@ class Reference:
         has = pool.document.get("gpu_memory")
         return has is not None and need > has * share * (1 + 1e-9)
 
+    def roomless(self, jobs: list[Document], pool: Pool, gpus: int, nodes: int) -> Drop | None:
+        """Why GPUs that could be had find no room: what a workload demands goes with every GPU, on the GPU's node."""
+        demand: dict[str, float] = {}
+        for job in jobs:
+            for name, amount in self.workload(job).get("demand", {}).items():
+                demand[name] = demand.get(name, 0.0) + amount
+        if not any(
+            sum(self.hosts(node, demand, gpus) for node in chosen) >= gpus
+            for chosen in itertools.combinations(pool.nodes, nodes)
+        ):
+            return Drop.NO_ROOM
+        for name, resource in self.resources.items():
+            counts = resource.get("pool") in (None, pool.name) and resource.get("kind", "renewable") == "renewable"
+            if counts and demand.get(name, 0.0) * gpus > resource["capacity"] * (1 + 1e-9):
+                return Drop.OVER_CAPACITY
+        return None
+
+    @staticmethod
+    def hosts(node: Document, demand: Mapping[str, float], gpus: int) -> int:
+        """Most of so many GPUs for which a node has CPUs and memory."""
+        count = min(gpus, node["gpus"])
+        for name in ("cpu", "memory"):
+            while node[name] is not None and count * demand.get(name, 0.0) > node[name] * (1 + 1e-9):
+                count -= 1
+        return count
+
     # --- columns ---------------------------------------------------------------------------------------------------
 
     def _compile(self) -> None:
@@ -201,6 +228,7 @@ class Reference:
         reason, rate = pool.unfit(gpus, nodes), self.rate(job, pool, gpus, nodes)
         if reason is None and self.out_of_memory([job], pool):
             reason = Drop.OUT_OF_MEMORY
+        reason = reason or self.roomless([job], pool, gpus, nodes)
         if reason is None and rate is None and self.fill and "throughput" not in job:
             answer = self.fill(pool.name, gpus, nodes)
             reason, rate = (answer, None) if isinstance(answer, Drop) else (None, answer)
@@ -257,6 +285,7 @@ class Reference:
             reason = pool.unfit(gpus, nodes)
             if reason is None and self.out_of_memory([first, second], pool):
                 reason = Drop.OUT_OF_MEMORY
+            reason = reason or self.roomless([first, second], pool, gpus, nodes)
             if reason is None and not any(rates):
                 reason = Drop.ZERO_RATE
             jobs = (first["id"], second["id"])

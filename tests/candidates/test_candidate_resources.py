@@ -76,8 +76,11 @@ def test_cpus_are_a_row_only_where_some_column_uses_them() -> None:
     jobs = [{"workload": "w", "throughput": {"b": 1.0}}, {"throughput": {"a": 1.0}}]
     candidates = compiled(document(pools, jobs, **demanding(cpu=3, memory=0)))
     assert list(table(candidates)) == ["a", "b", "b.cpu"]
-    no_cpus = compiled(document([pool(cpus_per_node=0)], [{"workload": "w"}], **demanding(cpu=3)))
+    free = {"options": [{"pool": "a", "gpus": 1, "throughput": 1.0, "uses": {"cpu": 3}}]}
+    no_cpus = compiled(document([pool(cpus_per_node=0)], [free]))
     assert table(no_cpus)["a.cpu"] == (0.0, True)  # none is not the same as unlimited
+    none_left = compiled(document([pool(cpus_per_node=0)], [{"workload": "w"}], **demanding(cpu=3)))
+    assert list(table(none_left)) == ["a"]  # the only column that needs some can never run
 
 
 def test_demands_are_per_gpu_and_add_up_in_pairs() -> None:

@@ -66,8 +66,11 @@ def test_the_random_documents_have_every_feature() -> None:
         reasons["refused"] += bool(found.refused())
     for feature in (
         "drop ZERO_RATE 1", "drop NO_RATE 1", "drop OUT_OF_MEMORY 1", "drop TOO_MANY_GPUS 1", "drop TOO_MANY_NODES 1",
-        "drop ZERO_RATE 2", "drop OUT_OF_MEMORY 2", "drop TOO_MANY_GPUS 2", "absent NO_STEP_LEFT", "absent NO_COLUMN",
+        "drop ZERO_RATE 2", "drop OUT_OF_MEMORY 2", "drop TOO_MANY_GPUS 2",
+        "drop NO_ROOM 1", "drop NO_ROOM 2", "drop OVER_CAPACITY 1",
+        "absent NO_STEP_LEFT", "absent NO_COLUMN",
         "absent ARRIVES_LATER", "1 jobs, 1 nodes", "1 jobs, 2 nodes", "1 jobs, 3 nodes", "2 jobs, 1 nodes",
         "2 jobs, 2 nodes", "no pool", "share", "use cpu", "use memory", "use r0", "refused",
     ):  # fmt: skip
         assert reasons[feature] >= 5, feature
+    assert reasons["drop OVER_CAPACITY 2"]  # rare: neither of the two needs too much alone

@@ -159,3 +159,13 @@ def test_doctor_sees_packages_that_cannot_share_a_process(monkeypatch: pytest.Mo
     check = checks._finish_import("import highspy, ortools", process)
     assert not check.ok
     assert "ImportError: libhighs.so.1: undefined symbol highspy ortools" in check.words
+
+
+def test_help_tells_what_is_refused_and_what_a_name_means(run: Any) -> None:
+    told = " ".join(run("pareto", "--help", columns=200).out.split())
+    assert "several stages (finish-time-fairness, water-filling, drf), ratios (throughput-per-cost)" in told
+    for name in ("finish-time-fairness", "water-filling", "drf", "throughput-per-cost"):
+        refused = run("pareto", "@quickstart", "-f", "max-throughput", "-f", name)
+        assert refused.code == 2 and f"{name} is" in refused.err and "no single program" in refused.err
+    told = " ".join(run("whatif", "--help", columns=200).out.split())
+    assert "budget:50 is of a resource called budget, not of the constraint -C budget" in told

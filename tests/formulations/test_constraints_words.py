@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from side_cases import ELASTIC, running, six_jobs, solve
 
@@ -189,6 +190,44 @@ def test_refusals(constraint: dict[str, Any], message: str) -> None:
         with pytest.raises(InvalidInput) as invalid:
             optsched.solve(own)
         assert invalid.value.path == "constraints[1]" and message in str(invalid.value)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "message"),
+    [
+        ({"kind": "budget", "limit": True}, "constraints[1].limit: found true, expected a number"),
+        ({"kind": "budget", "limit": "5"}, 'constraints[1].limit: found "5", expected a number'),
+        ({"kind": "deadlines", "soft": 1}, "constraints[1].soft: found 1, expected true or false"),
+        ({"kind": "pinned", "pools": [True]}, "constraints[1].pools[0]: found true, expected text"),
+        ({"kind": "budget"}, "constraints[1].limit: found nothing, expected this key"),
+        ({"kind": "moves"}, "constraints[1]: found neither, expected limit"),
+    ],
+)
+def test_values_of_another_type_are_refused_with_the_path(constraint: dict[str, Any], message: str) -> None:
+    own = Instance.from_document(six_jobs(constraints=[{"kind": "budget", "limit": 1.0}, constraint]))
+    with pytest.raises(InvalidInput) as invalid:
+        optsched.solve(own)
+    assert str(invalid.value).startswith(message)
+
+
+def test_numbers_of_numpy_and_tuples_are_values() -> None:
+    plain = solve({"kind": "budget", "limit": 1}, {"kind": "pinned", "jobs": ["j0"], "pools": ["a"]})
+    from_python = solve(
+        {"kind": "budget", "limit": np.int64(1)}, {"kind": "pinned", "jobs": ("j0",), "pools": np.array(["a"])}
+    )
+    assert from_python.constraints == plain.constraints and from_python.objective == plain.objective
+
+
+@pytest.mark.parametrize("name", ["makespan", "finish-time-fairness", "alpha-fairness"])
+def test_a_quota_of_nothing_leaves_a_job_nowhere_where_all_must_run(name: str) -> None:
+    """An endless makespan is no optimum; a smallest throughput of 0 is."""
+    quota = {"kind": "quota", "gpus": 0, **VISION}
+    own = Instance.from_document(six_jobs(constraints=[quota]))
+    solution = optsched.solve(own, name)
+    assert "is left nowhere to run: " in words(solution) and "(quota)" in words(solution)
+    assert solution.objective is None and optsched.verify(own, solution.to_document()).ok
+    worst = optsched.solve(own, "max-min-fairness")
+    assert (worst.status, worst.objective) == ("optimal", 0.0)
 
 
 def test_an_instance_without_tenants_says_so() -> None:

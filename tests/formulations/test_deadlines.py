@@ -117,8 +117,9 @@ def test_the_same_constraint_twice_is_one_and_two_of_a_kind_are_two() -> None:
     instance = Instance.from_document(document(*jobs) | {"constraints": [{"kind": "deadlines"}]})
     once = optsched.solve(instance, "max-throughput", constraints=["deadlines"])
     assert once.ok and once.to_document()["constraints"] == [{"kind": "deadlines", "soft": False, "give_way": "none"}]
-    both = optsched.solve(
-        instance, "max-throughput", constraints=[{"kind": "deadlines", "soft": True, "give_way": "none"}]
-    )
+    softer = {"kind": "deadlines", "soft": True, "give_way": "none"}
+    replaced = optsched.solve(instance, "max-throughput", constraints=[softer])
+    assert replaced.ok and replaced.to_document()["constraints"] == [softer]  # in place of the instance's own
+    both = optsched.solve(instance, "max-throughput", constraints=["deadlines", softer])
     assert both.ok and {"deadlines", "deadlines#2"} <= set(both.duals)
     assert optsched.verify(instance, both.to_document()).ok

@@ -11,7 +11,7 @@ from filling_reference import Case, random_case
 
 import optsched
 from optsched import Instance, Solution
-from optsched.errors import SolverCrashed, UsageError
+from optsched.errors import InvalidInput, SolverCrashed, UsageError
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Limits
 from optsched.solvers.highs import HighsSession
@@ -286,3 +286,34 @@ def test_a_tampered_file_is_refused(what: str) -> None:
     assert optsched.verify(waiting(), document).ok
     TAMPERED[what](document)
     assert not optsched.verify(waiting(), document).ok
+
+
+def aged(age: float, **options: Any) -> Solution:
+    document = {
+        "format": "optsched-instance/1",
+        "now": age,
+        "cluster": {"pools": [{"name": "a", "nodes": 1, "gpus_per_node": 2}]},
+        "jobs": [
+            {"id": "new", "throughput": {"a": 2.0}, "steps": 100, "arrival": age},
+            {"id": "old", "throughput": {"a": 1.0}, "steps": 100, "arrival": 0},
+        ],
+    }
+    return optsched.solve(Instance.from_document(document), NAME, **options)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("age", [1e18, 1e60, 1e99])
+@pytest.mark.parametrize("options", [{}, {"agnostic": True, "reference_pool": "a"}])
+def test_an_age_beside_which_the_rest_is_lost_is_refused(age: float, options: dict[str, Any]) -> None:
+    with pytest.raises(
+        InvalidInput, match=r"jobs\[1\]\.arrival: found 0 s, .* s before now \(job old\), expected at most"
+    ):
+        aged(age, **options)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("age", [1e9, 1e12, 1e16])
+def test_long_ages_are_right(age: float) -> None:
+    """The old job alone decides, by its 100 s in isolation: rho = (age + 100) / 100 at best."""
+    solution = aged(age)
+    assert solution.status == "optimal" and solution.objective == pytest.approx((age + 100) / 100, rel=1e-6)

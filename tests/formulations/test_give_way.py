@@ -144,3 +144,51 @@ def test_a_tampered_stage_is_refused(path: tuple, value: object, told: str) -> N
 def test_an_unknown_way_is_refused() -> None:
     with pytest.raises(UsageError, match=r"give_way.*'none', 'shortfall' or 'count'"):
         optsched.solve(tight(0), "max-throughput", constraints=[{"kind": "deadlines", "give_way": "never"}])
+
+
+# --- an instance's own, and a caller's -------------------------------------------------------------------------------
+
+
+def own_deadlines(*more: dict[str, object]) -> optsched.Instance:
+    """An instance that asks for deadlines which cannot all be met."""
+    document = tight(3).to_document()
+    return optsched.Instance.from_document({**document, "constraints": [{"kind": "deadlines"}, *more]})
+
+
+def test_a_caller_s_deadlines_replace_the_instance_s_own() -> None:
+    given = own_deadlines()
+    assert optsched.solve(given).status == "infeasible"
+    way = {"kind": "deadlines", "give_way": "shortfall"}
+    solution = optsched.solve(given, constraints=[way])
+    assert solution.ok and solution.status == "optimal"
+    assert solution.constraints == ({"kind": "deadlines", "soft": False, "give_way": "shortfall"},)
+    free = optsched.Instance.from_document({**given.to_document(), "constraints": []})
+    assert solution.objective == optsched.solve(free, constraints=[way]).objective
+    verification = optsched.verify(given, solution.to_document())
+    assert verification.ok and verification.bound == "verified"
+    compared = optsched.compare(given, ["max-min-fairness"], constraints=[way])
+    assert compared.constraints == solution.constraints
+    assert compared.rows[0].solution is not None and compared.rows[0].solution.objective == solution.objective
+
+
+def test_other_constraints_of_an_instance_stay_in_force() -> None:
+    quota = {"kind": "forbidden", "jobs": ["j0"], "pools": ["fast"]}
+    given = own_deadlines(quota, quota | {"jobs": ["j1"]})
+    mine = [{"kind": "deadlines", "give_way": "count"}, quota | {"jobs": ["j2"]}]
+    solution = optsched.solve(given, constraints=mine)
+    assert [item["kind"] for item in solution.constraints] == ["forbidden", "forbidden", "deadlines", "forbidden"]
+    document = solution.to_document()
+    assert optsched.verify(given, document).ok
+    for gone in (0, 1):
+        less = {**document, "constraints": [item for row, item in enumerate(document["constraints"]) if row != gone]}
+        assert "constraints" in {finding.field.partition("[")[0] for finding in optsched.verify(given, less).findings}
+    without = {**document, "constraints": [item for item in document["constraints"] if item["kind"] != "deadlines"]}
+    assert "constraints[0]" in {finding.field for finding in optsched.verify(given, without).findings}
+
+
+def test_a_caller_may_ask_twice() -> None:
+    """Hard deadlines that are kept, and soft ones as far as they can be."""
+    mine = [{"kind": "deadlines"}, {"kind": "deadlines", "soft": True, "give_way": "shortfall"}]
+    given = tight(3, slack=6.0)
+    solution = optsched.solve(given, constraints=mine)
+    assert [item["soft"] for item in solution.constraints] == [False, True]

@@ -236,3 +236,21 @@ def test_a_stopped_run_finds_nothing() -> None:
     solution = optsched.solve("@quickstart", "partial-allocation", work_limit=2)
     assert solution.status == "limit" and solution.allocation is None
     assert optsched.verify("@quickstart", solution.to_document()).ok
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["partial-allocation", "alpha-fairness"])
+def test_a_point_that_gives_some_job_nothing_is_none(name: str) -> None:
+    """A conic run stopped at its start: the logarithm of 0 has no tangent."""
+    stopped = optsched.solve("@large", name, work_limit=1)
+    assert stopped.status == "limit" and stopped.objective is None and stopped.ok
+
+
+@pytest.mark.parametrize("weight", [1e6, 1e12])
+def test_ignored_weights_never_reach_the_program(weight: float) -> None:
+    given = data(3, jobs=6)
+    plain = solve({**given, "weight": np.ones(6)})
+    extreme = solve({**given, "weight": np.array([weight, 1.0, 1.0, 1 / weight, 1 / weight, 1.0])})
+    np.testing.assert_allclose(discounts(extreme), discounts(plain), rtol=LEVELS)
+    assert extreme.objective == pytest.approx(plain.objective * weight ** (1 / 6), rel=1e-6)
+    assert optsched.verify(extreme.instance, extreme.to_document()).ok

@@ -134,12 +134,18 @@ def test_equal_jobs_kept_apart_have_the_same_share() -> None:
 
 
 def test_a_row_that_needs_more_than_there_is_realises_nothing() -> None:
-    """8 of 12 CPUs at 2/3 of the time satisfy the row of the program; at one instant they are 12."""
+    """8 of 12 CPUs at 2/3 of the time satisfy the row of the program; at one instant they are 12.
+
+    Only an explicit option gets so far: what a workload demands per GPU is compared with the nodes at once.
+    """
     pool = {"name": "g", "nodes": 1, "gpus_per_node": 4, "cpus_per_node": 8}
-    made = allocation(
-        {("j0", "g"): 2 / 3}, pools=[pool], workload=[0],
-        workloads={"w": {"throughput": {"g": {"2": 1.0}}, "demand": {"cpu": 6}}}, gpus=2,
-    )  # fmt: skip
+    option = {"pool": "g", "gpus": 2, "throughput": 1.0, "uses": {"cpu": 12}}
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [pool]},
+        "jobs": [{"id": "j0", "options": [option], "steps": 10}],
+    }
+    made = of_instance({("j0", "g"): 2 / 3}, Instance.from_document(document))
     for method in ("auto", "patterns", "open-shop"):
         rounds = cut(made, method)
         assert (rounds.scale, rounds.bound, len(rounds)) == (0, 0, 0)
