@@ -13,6 +13,7 @@ from optsched.performance.protocol import (
 from optsched.performance.sizes import PoolSizes
 
 CATALOGUE = {
+    "analytic": "optsched.performance.analytic.model:AnalyticModel",
     "chain": "optsched.performance.chain:Chain",
     "table": "optsched.performance.table:TableModel",
 }

@@ -90,7 +90,7 @@ def _transfer(size: Numbers, bandwidth: Numbers) -> FloatArray:
     """S / B; nothing takes no time, and anything takes forever without a link."""
     S, B = np.broadcast_arrays(np.asarray(size, np.float64), np.asarray(bandwidth, np.float64))
     with np.errstate(divide="ignore", invalid="ignore"):
-        seconds: FloatArray = np.where(S > 0, S / B, 0.0)
+        seconds: FloatArray = np.where(S == 0, 0.0, S / B)
     return seconds
 
 

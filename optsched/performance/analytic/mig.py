@@ -44,10 +44,7 @@ class Slice(NamedTuple):
     memory: float
 
 
-WHOLE = Slice(1.0, 1.0)
-
-
-def slice_of(board: Board, profile: str, path: str) -> Slice:
+def slice_of(board: Board, profile: object, path: str) -> Slice:
     """What a slice of a board has, to first order: c of its 7 compute slices, m of its 8 memory slices.
 
     The A30 has 4 of both. Rates follow from the roofline with both shares (`optsched.performance.analytic.roofline`).
