@@ -15,6 +15,7 @@ from optsched.performance.sizes import PoolSizes
 CATALOGUE = {
     "analytic": "optsched.performance.analytic.model:AnalyticModel",
     "chain": "optsched.performance.chain:Chain",
+    "prior": "optsched.performance.prior:Prior",
     "table": "optsched.performance.table:TableModel",
 }
 """Models by name, loaded on demand."""
