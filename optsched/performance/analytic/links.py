@@ -158,7 +158,7 @@ def _of_tree(pool: Pool, stated: Mapping[str, Stated]) -> Found:
 
 def _of_topology(cluster: Cluster, defaults: Sequence[Mapping[str, Stated]]) -> list[Found]:
     graph = undirected(topology_graph(cluster))
-    nodes = {pool.node_name(row): number for number, pool in enumerate(cluster.pools) for row in _usable(pool)}
+    nodes = {pool.node_name(row): number for number, pool in enumerate(cluster.pools) for row in _with_gpus(pool)}
     inside = insides(graph, nodes)
     owner = {vertex: node for node, parts in inside.items() for vertex in parts}
     for one, other, data in graph.edges(data=True):
@@ -175,7 +175,7 @@ def _of_topology(cluster: Cluster, defaults: Sequence[Mapping[str, Stated]]) -> 
     ]
 
 
-def _usable(pool: Pool) -> list[int]:
+def _with_gpus(pool: Pool) -> list[int]:
     """Nodes that have GPUs."""
     rows: list[int] = np.flatnonzero(pool.node_gpus > 0).tolist()
     return rows
@@ -192,16 +192,27 @@ def _of_pool(
     size = size if size > 1 else 0
     in_node = [_ring(graph.subgraph(inside[node]), chips[node], stated[INTRA_NODE]) for node in inside]
     whole = _narrowest(*in_node) if in_node else stated[INTRA_NODE]
-    island = _narrowest(*(_ring(graph, one, whole) for one in islands)) if size else whole
+    own = [graph.subgraph(parts - {node}) for node, parts in inside.items()]
+    island = _narrowest(*map(_ring, own, islands, [whole] * len(own))) if size else whole
 
     under: dict[Any, set[str]] = {}
     for node, parts in inside.items():
         for switch in neighbours(graph, parts):
             under.setdefault(switch, set()).add(node)
-    groups = {tuple(sorted(group)) for group in under.values() if len(group) > 1}
+    groups: dict[tuple[str, ...], set[Any]] = {}
+    for switch, group in under.items():
+        if len(group) > 1:
+            groups.setdefault(tuple(sorted(group)), set()).add(switch)
     beyond = _narrowest(whole, stated[NODE_LINK])
     pool_wide = _ring(graph, [chip for node in inside for chip in chips[node]], beyond)
-    in_leaf = [_ring(graph, [chip for node in group for chip in chips[node]], beyond) for group in sorted(groups)]
+    in_leaf = [
+        _ring(
+            graph.subgraph(set[Any]().union(switches, *(inside[node] for node in group))),
+            [chip for node in group for chip in chips[node]],
+            beyond,
+        )
+        for group, switches in groups.items()
+    ]
     leaf = max((len(group) for group in groups), default=1)
     across = _narrowest(whole, pool_wide)
     return (ALONE, island, whole, _narrowest(whole, *in_leaf) if in_leaf else across, across), size, leaf

@@ -140,7 +140,9 @@ def factorisations(gpus: int) -> IntArray:
     """All (T, p, d) with T p d = k, shape (., 3), in this order."""
     divisors = [one for one in range(1, gpus + 1) if gpus % one == 0]
     found = [(T, p, gpus // T // p) for T in divisors for p in divisors if gpus % (T * p) == 0]
-    return np.array(found, np.int64).reshape(-1, 3)
+    table = np.array(found, np.int64).reshape(-1, 3)
+    table.setflags(write=False)  # it is cached
+    return table
 
 
 def plans(gpus: int, batch: int, rules: Rules) -> Plans:
@@ -162,7 +164,9 @@ def micro_batches(local: int) -> IntArray:
     root = int(local**0.5) + 1
     sizes = np.arange(1, min(root, local) + 1, dtype=np.int64)
     sizes = np.unique(np.concatenate([sizes, -(-local // sizes)]))
-    return np.unique(-(-local // sizes))
+    counts: IntArray = np.unique(-(-local // sizes))
+    counts.setflags(write=False)  # it is cached
+    return counts
 
 
 def evaluate(models: Transformers, plan: Plans, machines: Machines, rules: Rules) -> Outcome:

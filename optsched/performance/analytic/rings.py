@@ -75,45 +75,58 @@ def rings(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> Rings:
     """Rings over these vertices of an `undirected` graph, packed greedily; 0 GB/s where it does not join them."""
     if len(terminals) < 2:
         return Rings(np.inf, frozenset(), None)
-    left = graph.copy()
+    left = {(one, other): float(data["bandwidth"]) for one, other, data in graph.edges(data=True)}
     total, first, used, slowest = 0.0, 0.0, set[Edge](), None
     for _ in range(MOST_RINGS):
         tree = _tree(left, terminals)
         if tree is None:
             break
-        narrow: tuple[Any, Any, float] = min(tree.edges(data="bandwidth"), key=lambda edge: float(edge[2]))
+        narrow = min(tree, key=left.__getitem__)
+        width = left[narrow]
         if slowest is None:
-            slowest, first = frozenset(narrow[:2]), narrow[2]
-        if narrow[2] < first / 2:
+            slowest, first = frozenset(narrow), width
+        if width < first / 2:
             break
-        used |= {frozenset(ends) for ends in tree.edges()}
-        total += float(narrow[2])
+        used |= {frozenset(ends) for ends in tree}
+        total += width
         if np.isinf(total):
             break
-        for one, other in tree.edges():
-            left[one][other]["bandwidth"] -= narrow[2]
-            if left[one][other]["bandwidth"] <= ROUNDING * narrow[2]:
-                left.remove_edge(one, other)
+        for ends in tree:
+            left[ends] -= width
+            if left[ends] <= ROUNDING * width:
+                del left[ends]
     return Rings(total, frozenset(used), slowest)
 
 
-def _tree(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> networkx.Graph[Any] | None:
-    """The maximum spanning tree cut down to what joins the terminals; None where nothing does."""
-    import networkx
+def _tree(width: Mapping[tuple[Any, Any], float], terminals: Sequence[Any]) -> list[tuple[Any, Any]] | None:
+    """Links of the maximum spanning tree (Kruskal), cut down to what joins the terminals; None where nothing does."""
+    group: dict[Any, Any] = {}
 
-    part = networkx.node_connected_component(graph, terminals[0])
-    wanted = set(terminals)
-    if not wanted <= part:
+    def root(vertex: Any) -> Any:
+        while (above := group.setdefault(vertex, vertex)) != vertex:
+            group[vertex] = group[above]
+            vertex = above
+        return vertex
+
+    near: dict[Any, dict[Any, tuple[Any, Any]]] = {}
+    for link in sorted(width, key=lambda ends: -width[ends]):
+        one, other = link
+        a, b = root(one), root(other)
+        if a != b:
+            group[a] = b
+            near.setdefault(one, {})[other] = link
+            near.setdefault(other, {})[one] = link
+    if len({root(vertex) for vertex in terminals}) > 1:
         return None
-    tree = networkx.maximum_spanning_tree(graph.subgraph(part), weight="bandwidth")
-    ends = [vertex for vertex in tree if tree.degree(vertex) == 1 and vertex not in wanted]
+    wanted = set(terminals)
+    ends = [vertex for vertex, around in near.items() if len(around) == 1 and vertex not in wanted]
     while ends:
         vertex = ends.pop()
-        (neighbour,) = tree[vertex]
-        tree.remove_node(vertex)
-        if tree.degree(neighbour) == 1 and neighbour not in wanted:
-            ends.append(neighbour)
-    return tree
+        for neighbour in near.pop(vertex):  # the only one, or none once its last neighbour is gone
+            del near[neighbour][vertex]
+            if len(near[neighbour]) == 1 and neighbour not in wanted:
+                ends.append(neighbour)
+    return list({link: None for around in near.values() for link in around.values()})
 
 
 def shared(graph: networkx.Graph[Any], placements: Sequence[Sequence[str]]) -> FloatArray:
