@@ -125,9 +125,9 @@ class AnalyticModel:
 
         transformers = [one for one in workloads if isinstance(one, TransformerDocument)]
         lists = [one for one in workloads if isinstance(one, OperationsDocument)]
-        kind = [_kind(one) for one in workloads]
-        self._kind = np.array([*kind, NO_MODEL], np.int64)
-        self._row = np.array([*(kind[:row].count(own) for row, own in enumerate(kind)), -1], np.int64)
+        self._kind = np.array([*(_kind(one) for one in workloads), NO_MODEL], np.int64)
+        among = [np.cumsum(self._kind == number) - 1 for number in (TRANSFORMER, OPERATIONS)]
+        self._row = np.where(self._kind == TRANSFORMER, *among)  # among the workloads of its kind
         self._transformers = Transformers.of(transformers, options.precision)
         self._operations = Operations.of(
             [[(one.flops, one.bytes, one.fixed_bytes, one.count) for one in part.operations] for part in lists]
