@@ -15,11 +15,13 @@ from optsched.performance.protocol import (
 from optsched.performance.sizes import PoolSizes
 
 CATALOGUE = {
+    "analytic": "optsched.performance.analytic.model:AnalyticModel",
     "cached": "optsched.performance.composed.cached:CachedModel",
     "chain": "optsched.performance.composed.chain:Chain",
     "noisy": "optsched.performance.composed.noisy:NoisyModel",
     "online": "optsched.performance.composed.online:OnlineModel",
     "oracle": "optsched.performance.composed.oracle:OracleModel",
+    "prior": "optsched.performance.prior:Prior",
     "table": "optsched.performance.table:TableModel",
 }
 """Models by name, loaded on demand."""

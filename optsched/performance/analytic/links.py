@@ -1,0 +1,245 @@
+"""Bandwidth and latency between the GPUs of a pool, by how far apart they are.
+
+Each number comes from the first of these that has it, and `Links.sources` says which it was:
+
+1. the cluster's topology document: the rings over all GPUs of an island, of a node, of the nodes under one leaf switch,
+   of all nodes (`optsched.performance.analytic.rings`), the slowest of these of the pool;
+2. the pool's ``bandwidth``: ``intra_node``, ``node``, ``leaf``;
+3. the datasheet of the GPU inside a node (NVLink unless it is an optional bridge, else PCIe, as much of it as NCCL
+   expects to get), and between nodes a default network.
+
+References
+----------
+NVIDIA/nccl, src/graph/topo.h: effective bandwidth of an NVLink by compute capability, PCIe 3.0 x16 and a
+100 Gb/s NIC 12 GB/s; src/graph/tuning.cc: latency of a step of a ring with protocol Simple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.instance import Cluster
+from optsched.instance.cluster import Pool
+from optsched.instance.topology import INTRA_NODE, topology_graph
+from optsched.instance.topology import LEAF as LEAF_LINK
+from optsched.instance.topology import NODE as NODE_LINK
+from optsched.performance.analytic.hardware import Board
+from optsched.performance.analytic.rings import ACROSS, ISLAND, LEAF, NODE, insides, neighbours, rings, undirected
+
+if TYPE_CHECKING:
+    import networkx
+
+GB = 1e9
+LEVELS = ("one GPU", "NVLink island", "node", "leaf switch", "across leaf switches")
+"""Words for the link levels."""
+NVLINK_SHARE = {6.0: 0.9, 7.0: 0.8, 8.0: 0.8, 9.0: 0.824, 10.0: 0.802}
+"""What NCCL expects of an NVLink by compute capability: 18 of 20, 20 of 25, 20 of 25, 20.6 of 25, 40.1 of 50 GB/s."""
+OTHER_SHARE = 0.8
+PCIE_3 = 12.0
+"""GB/s of 16 lanes of generation 3; each generation doubles it."""
+NETWORK_BANDWIDTH, NETWORK_LATENCY = 12.0, 14e-6
+"""Between nodes, unless something says better: one NIC of 100 Gb/s for a node, GB/s, and a step of a ring, s."""
+NVLINK_LATENCY, PCIE_LATENCY = 3.4e-6, 5.7e-6
+
+
+class Stated(NamedTuple):
+    """GB/s and where it comes from."""
+
+    bandwidth: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Links:
+    """Links of P pools at the five levels (`LEVELS`).
+
+    Attributes
+    ----------
+    bandwidth : FloatArray, shape (P, 5)
+        Bytes/s per direction of all rings together; inf at level 0.
+    latency : FloatArray, shape (P, 5)
+        Seconds of a step of a ring over a link of this level.
+    sources : tuple of tuples of str, shape (P, 5)
+        Where each bandwidth comes from.
+    island : IntArray, shape (P,)
+        GPUs of an NVLink island that every node has; 0 where the topology shows none.
+    leaf : IntArray, shape (P,)
+        Most nodes under one leaf switch.
+    """
+
+    bandwidth: FloatArray
+    latency: FloatArray
+    sources: tuple[tuple[str, ...], ...]
+    island: IntArray
+    leaf: IntArray
+
+    @classmethod
+    def of(
+        cls,
+        cluster: Cluster,
+        boards: Sequence[Board],
+        network_bandwidth: float = NETWORK_BANDWIDTH,
+        network_latency: float = NETWORK_LATENCY,
+    ) -> Links:
+        """The links of a cluster whose pools have these boards."""
+        defaults = [
+            _defaults(pool, board, network_bandwidth) for pool, board in zip(cluster.pools, boards, strict=True)
+        ]
+        if cluster.topology is None:
+            found = [_of_tree(pool, stated) for pool, stated in zip(cluster.pools, defaults, strict=True)]
+        else:
+            found = _of_topology(cluster, defaults)
+        inside = [NVLINK_LATENCY if board.nvlink and not board.bridge else PCIE_LATENCY for board in boards]
+        return cls(
+            bandwidth=np.array([[one.bandwidth * GB for one in levels] for levels, _, _ in found]),
+            latency=np.array([[0.0, here, here, network_latency, network_latency] for here in inside]),
+            sources=tuple(tuple(one.source for one in levels) for levels, _, _ in found),
+            island=np.array([island for _, island, _ in found], np.int64),
+            leaf=np.array([leaf for _, _, leaf in found], np.int64),
+        )
+
+    def level(self, pool: IntArray, gpus: IntArray, nodes: IntArray) -> IntArray:
+        """How far apart k GPUs on n nodes are at least, elementwise."""
+        inside = np.where(gpus <= self.island[pool], ISLAND, NODE)
+        between = np.where(nodes <= self.leaf[pool], LEAF, ACROSS)
+        return np.where(gpus <= 1, 0, np.where(nodes <= 1, inside, between)).astype(np.int64)
+
+    def ring(self, pool: IntArray, gpus: IntArray, nodes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Bandwidth (bytes/s) and mean latency of a step (s) of a ring over k GPUs on n nodes.
+
+        Of the k - 1 steps of a reduce-scatter, n - 1 wait for the network and the others do not.
+        """
+        level = self.level(pool, gpus, nodes)
+        here, there = self.latency[pool, NODE], self.latency[pool, level]
+        over = np.where(level >= LEAF, nodes - 1, 0)
+        latency = np.where(gpus > 1, ((gpus - 1 - over) * here + over * there) / np.maximum(gpus - 1, 1), 0.0)
+        return self.bandwidth[pool, level], latency
+
+
+Found = tuple[tuple[Stated, ...], int, int]
+"""Of a pool: its five levels, GPUs of an island, nodes of a leaf."""
+
+
+def _defaults(pool: Pool, board: Board, network: float) -> Mapping[str, Stated]:
+    """Links inside a node, of a node and of a leaf switch, from the pool or the datasheet."""
+    if board.nvlink and not board.bridge:
+        share = NVLINK_SHARE.get(board.compute_capability or 0.0, OTHER_SHARE)
+        inside = Stated(board.nvlink * share, f"datasheet of {board.name}: NVLink {board.nvlink:g} GB/s x {share:g}")
+    else:
+        inside = Stated(PCIE_3 * 2 ** (board.pcie - 3), f"datasheet of {board.name}: PCIe {board.pcie}.0 x16")
+    default = {
+        INTRA_NODE: inside,
+        NODE_LINK: Stated(network, f"default network of {network:g} GB/s for a node"),
+        LEAF_LINK: Stated(np.inf, "leaf switches that limit nothing"),
+    }
+    own = {level: Stated(value, f"bandwidth.{level} of pool {pool.name}") for level, value in pool.bandwidth.items()}
+    return default | own
+
+
+def _narrowest(*stated: Stated) -> Stated:
+    return min(stated, key=lambda one: one.bandwidth)
+
+
+ALONE = Stated(np.inf, "nothing to send")
+
+
+def _of_tree(pool: Pool, stated: Mapping[str, Stated]) -> Found:
+    """The tree GPU - node - leaf per pool - spine."""
+    inside = stated[INTRA_NODE]
+    between = _narrowest(inside, stated[NODE_LINK])
+    across = _narrowest(between, stated[LEAF_LINK])
+    return (ALONE, inside, inside, between, across), 0, max(len(pool.node_gpus), 1)
+
+
+def _of_topology(cluster: Cluster, defaults: Sequence[Mapping[str, Stated]]) -> list[Found]:
+    graph = undirected(topology_graph(cluster))
+    nodes = {pool.node_name(row): number for number, pool in enumerate(cluster.pools) for row in _with_gpus(pool)}
+    inside = insides(graph, nodes)
+    owner = {vertex: node for node, parts in inside.items() for vertex in parts}
+    for one, other, data in graph.edges(data=True):
+        ends = [owner.get(one), owner.get(other)]
+        known = next((node for node in ends if node is not None), None)
+        if np.isfinite(data["bandwidth"]):
+            data["source"] = "topology"
+        elif known is not None:  # a link between switches that states nothing limits nothing
+            level = INTRA_NODE if ends[0] == ends[1] else NODE_LINK
+            data["bandwidth"], data["source"] = defaults[nodes[known]][level]
+    return [
+        _of_pool(graph, {node: inside[node] for node, owner in nodes.items() if owner == number}, pool, stated)
+        for number, (pool, stated) in enumerate(zip(cluster.pools, defaults, strict=True))
+    ]
+
+
+def _with_gpus(pool: Pool) -> list[int]:
+    """Nodes that have GPUs."""
+    rows: list[int] = np.flatnonzero(pool.node_gpus > 0).tolist()
+    return rows
+
+
+def _of_pool(
+    graph: networkx.Graph[Any], inside: Mapping[str, set[Any]], pool: Pool, stated: Mapping[str, Stated]
+) -> Found:
+    """The slowest island, node, leaf and whole of a pool."""
+    chips = {node: [part for part in sorted(parts, key=str) if part != node] for node, parts in inside.items()}
+    chips = {node: [part for part in parts if _is_gpu(part, node)] or [node] for node, parts in chips.items()}
+    islands = [_island(graph, parts - {node}, chips[node]) for node, parts in inside.items()]
+    size = min((len(island) for island in islands), default=0)
+    size = size if size > 1 else 0
+    in_node = [_ring(graph.subgraph(inside[node]), chips[node], stated[INTRA_NODE]) for node in inside]
+    whole = _narrowest(*in_node) if in_node else stated[INTRA_NODE]
+    own = [graph.subgraph(parts - {node}) for node, parts in inside.items()]
+    island = _narrowest(*map(_ring, own, islands, [whole] * len(own))) if size else whole
+
+    under: dict[Any, set[str]] = {}
+    for node, parts in inside.items():
+        for switch in neighbours(graph, parts):
+            under.setdefault(switch, set()).add(node)
+    groups: dict[tuple[str, ...], set[Any]] = {}
+    for switch, group in under.items():
+        if len(group) > 1:
+            groups.setdefault(tuple(sorted(group)), set()).add(switch)
+    beyond = _narrowest(whole, stated[NODE_LINK])
+    pool_wide = _ring(graph, [chip for node in inside for chip in chips[node]], beyond)
+    in_leaf = [
+        _ring(
+            graph.subgraph(set[Any]().union(switches, *(inside[node] for node in group))),
+            [chip for node in group for chip in chips[node]],
+            beyond,
+        )
+        for group, switches in groups.items()
+    ]
+    leaf = max((len(group) for group in groups), default=1)
+    across = _narrowest(whole, pool_wide)
+    return (ALONE, island, whole, _narrowest(whole, *in_leaf) if in_leaf else across, across), size, leaf
+
+
+def _is_gpu(vertex: Any, node: str) -> bool:
+    head, _, index = str(vertex).rpartition("/")
+    return head == node and index.isdecimal()
+
+
+def _island(graph: networkx.Graph[Any], parts: set[Any], gpus: Sequence[Any]) -> list[Any]:
+    """The largest set of a node's GPUs that are joined without the node's own vertex."""
+    import networkx
+
+    joined: list[set[Any]] = [set(part) & set(gpus) for part in networkx.connected_components(graph.subgraph(parts))]
+    return sorted(max(joined, key=len) if joined else (), key=str)
+
+
+def _ring(graph: networkx.Graph[Any], gpus: Sequence[Any], otherwise: Stated) -> Stated:
+    """The rings over some GPUs; ``otherwise`` where there is but one vertex for them, or the topology lacks it."""
+    present = [gpu for gpu in gpus if gpu in graph]
+    if len(present) < len(gpus):
+        return Stated(0.0, f"nodes that the topology does not have ({str(set(gpus) - set(present))[1:-1]})")
+    if len(present) < 2:
+        return otherwise
+    found = rings(graph, present)
+    if found.slowest is None:
+        return Stated(0.0, "no path in the topology")
+    one, other = found.slowest
+    return Stated(found.bandwidth, graph[one][other].get("source", "links that limit nothing"))

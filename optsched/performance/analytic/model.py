@@ -1,0 +1,286 @@
+"""The ``analytic`` model: rates from datasheets, links and operation counts, without any measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optsched.arrays import BoolArray, FloatArray
+from optsched.errors import InvalidInput
+from optsched.instance import Instance
+from optsched.instance.reading import key
+from optsched.performance.analytic.best_plan import best_plans
+from optsched.performance.analytic.cells import Cells
+from optsched.performance.analytic.collectives import ring_all_reduce
+from optsched.performance.analytic.documents import (
+    AnalyticOptions,
+    GpuOptions,
+    OperationsDocument,
+    read_options,
+    read_workloads,
+)
+from optsched.performance.analytic.hardware import PRECISIONS, Board, find
+from optsched.performance.analytic.links import GB, LEVELS, Links
+from optsched.performance.analytic.parallel3d import Machines, Rules
+from optsched.performance.analytic.rings import LEAF, NODE
+from optsched.performance.analytic.roofline import Operations
+from optsched.performance.analytic.transformer import TransformerDocument, Transformers
+from optsched.performance.batches import Batches
+from optsched.performance.configurations import Configurations
+from optsched.performance.protocol import (
+    Edges,
+    Feasibility,
+    JobBatch,
+    Observations,
+    Prediction,
+    Source,
+    expand_edges,
+)
+
+BACKWARD = 2 / 3
+"""Share of a training step's work that is backward."""
+NO_MODEL, TRANSFORMER, OPERATIONS = range(3)
+
+
+class Assumption(NamedTuple):
+    """What the model takes a pool's links for, and where that comes from: GB/s per direction and seconds of a step."""
+
+    pool: str
+    board: str
+    level: str
+    bandwidth: float
+    latency: float
+    source: str
+
+
+class Plan(NamedTuple):
+    """How a transformer is trained on a configuration: seconds of a step, GB on the fullest GPU, utilisation."""
+
+    tensor: int
+    stages: int
+    replicas: int
+    micro_batches: int
+    recompute: bool
+    seconds: float
+    memory: float
+    utilisation: float
+
+
+class AnalyticModel:
+    """Rates of workloads that say what they compute, in every configuration of every pool.
+
+    - ``parameters.transformer``: the fastest feasible plan of tensor, pipeline and data parallelism
+      (`optsched.performance.analytic.parallel3d`); a step is one global batch. Where plans exist but none fits the
+      memory: out of memory. Where there are more GPUs than any plan can use: zero rate.
+    - ``parameters.operations`` or ``parameters.model``: with m samples on each of k GPUs in each of a passes
+      (`optsched.performance.batches`), T(m) the roofline of its operations and S its gradient bytes,
+
+          t = a T(m) + max(0, ring all-reduce of S over k GPUs - overlap x 2/3 T(m)),
+
+      so that k x a x m samples are done; without ``gradient_bytes`` only one GPU has a rate.
+
+    Peak and bandwidth are the datasheet's times an efficiency, and times the configuration's ``share``, or the shares
+    of the MIG profile that its attribute ``mig`` names. `links` and `assumptions` say where bandwidths come from.
+
+    Source: `Source.PRIOR`, with `AnalyticOptions.log_sd`, as nothing was measured; `Source.PARAMETRIC` on a GPU type
+    whose efficiencies are stated in ``gpus``, with the log_sd stated there.
+
+    Options: `optsched.performance.analytic.documents.AnalyticOptions`.
+    """
+
+    name = "analytic"
+
+    def __init__(self, instance: Instance, options: AnalyticOptions) -> None:
+        self.version = 0
+        self.options = options
+        workloads = read_workloads(instance)
+        pools = instance.cluster.pools
+        known = [options.gpus.get(pool.gpu, GpuOptions()) for pool in pools]
+        self.boards = _boards(instance, known)
+        self.links = Links.of(instance.cluster, self.boards, options.network_bandwidth, options.network_latency)
+        self._pools = tuple(pool.name for pool in pools)
+        self._names = {workload.name: row for row, workload in enumerate(instance.workloads)}
+
+        compute = np.array([options.compute if one.compute is None else one.compute for one in known])
+        memory = np.array([options.memory if one.memory is None else one.memory for one in known])
+        self._full_peak = np.array([[board.peak(name) for name in PRECISIONS] for board in self.boards])
+        self._peak = self._full_peak * compute[:, np.newaxis]
+        self._bandwidth = np.array([board.bandwidth * GB for board in self.boards]) * memory
+        stated = zip(pools, self.boards, strict=True)
+        self._memory = np.array([(pool.gpu_memory or board.memory) * GB for pool, board in stated])
+        self._log_sd = np.array([one.log_sd or options.log_sd for one in known])
+        self._source = np.where([one.fitted for one in known], Source.PARAMETRIC, Source.PRIOR).astype(np.uint8)
+        self._rules = Rules(
+            schedule=options.schedule,
+            chunks=options.chunks,
+            recompute={"auto": (False, True), "full": (True,), "none": (False,)}[options.recompute],
+            zero=options.zero,
+            overlap=options.overlap,
+            memory=options.memory_share,
+            launch=options.launch,
+        )
+
+        transformers = [one for one in workloads if isinstance(one, TransformerDocument)]
+        lists = [one for one in workloads if isinstance(one, OperationsDocument)]
+        self._kind = np.array([*(_kind(one) for one in workloads), NO_MODEL], np.int64)
+        among = [np.cumsum(self._kind == number) - 1 for number in (TRANSFORMER, OPERATIONS)]
+        self._row = np.where(self._kind == TRANSFORMER, *among)  # among the workloads of its kind
+        self._transformers = Transformers.of(transformers, options.precision)
+        self._operations = Operations.of(
+            [[(one.flops, one.bytes, one.fixed_bytes, one.count) for one in part.operations] for part in lists]
+        )
+        self._precision = np.array([PRECISIONS.index(part.precision or options.precision) for part in lists], np.int64)
+        self._gradient = np.array([np.nan if one.gradient_bytes is None else one.gradient_bytes for one in lists])
+        self._batches = Batches.of(instance)
+        self._check_batches(instance)
+
+    @classmethod
+    def from_instance(cls, instance: Instance, options: Mapping[str, Any]) -> AnalyticModel:
+        """The model for an instance; raises `InvalidInput` with the path of a wrong option, parameter or GPU type."""
+        return cls(instance, read_options(options, instance))
+
+    def observe(self, observations: Observations) -> set[int]:
+        """Facts do not learn; `online` wraps the model for that."""
+        return set()
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What is assumed of every pool's links beyond one GPU."""
+        return tuple(
+            Assumption(
+                pool,
+                self.boards[row].name,
+                LEVELS[level],
+                float(self.links.bandwidth[row, level] / GB),
+                float(self.links.latency[row, level]),
+                self.links.sources[row][level],
+            )
+            for row, pool in enumerate(self._pools)
+            for level in range(1, len(LEVELS))
+        )
+
+    # --- predictions --------------------------------------------------------------------------------------------------
+
+    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+        """Rates; see the class. Equal cells (workload, configuration) are computed once."""
+        job, configuration, shape = expand_edges(jobs, configurations, edges)
+        cells, of_pair = Cells.of(jobs.workload[job], configuration, configurations, self.boards)
+        rate, feasible = np.zeros(len(cells)), np.full(len(cells), Feasibility.NO_RATE, np.uint8)
+        asked = cells.asked
+        kind = self._kind[cells.workload[asked]]
+        for number, answer in ((TRANSFORMER, self._of_transformers), (OPERATIONS, self._of_operations)):
+            here = asked[kind == number]
+            rate[here], feasible[here] = answer(cells.take(here))
+        log_sd = np.where(cells.pool >= 0, self._log_sd[cells.pool], 0.0)
+        source = np.where(cells.pool >= 0, self._source[cells.pool], np.uint8(Source.PRIOR))
+        return Prediction(
+            rate=rate[of_pair].reshape(shape),
+            log_sd=log_sd[of_pair].reshape(shape),
+            feasible=feasible[of_pair].reshape(shape),
+            source=source[of_pair].reshape(shape),
+        )
+
+    def plan(self, workload: str, pool: str, gpus: int, nodes: int) -> Plan | None:
+        """How a transformer is trained on k whole GPUs of a pool; None where no plan fits."""
+        cell = Cells.whole(self._names[workload], self._pools.index(pool), gpus, nodes)
+        models, machines = self._machines(cell)
+        best = best_plans(models, machines, self._rules)
+        seconds = float(best.seconds[0])
+        if not np.isfinite(seconds):
+            return None
+        peak = float(self._full_peak[cell.pool[0], models.precision[0]])
+        return Plan(
+            tensor=int(best.plan.tensor[0]),
+            stages=int(best.plan.stages[0]),
+            replicas=int(best.plan.replicas[0]),
+            micro_batches=int(best.plan.micro_batches[0]),
+            recompute=bool(best.plan.recompute[0]),
+            seconds=seconds,
+            memory=float(best.memory[0]) / GB,
+            utilisation=float(models.step_flops[0]) / (seconds * gpus * peak),
+        )
+
+    def _of_transformers(self, cells: Cells) -> Rates:
+        models, machines = self._machines(cells)
+        best = best_plans(models, machines, self._rules)
+        return _rates(1.0 / best.seconds, best.possible, best.memory <= self._rules.memory * machines.memory)
+
+    def _of_operations(self, cells: Cells) -> Rates:
+        row, gpus = self._row[cells.workload], cells.gpus
+        samples, passes = self._batches.split(cells.workload, gpus)
+        peak = self._peak[cells.pool, self._precision[row]] * cells.compute
+        bandwidth = self._bandwidth[cells.pool] * cells.memory
+        once = self._operations.seconds(row, samples, peak, bandwidth, self.options.launch)
+        exchange = ring_all_reduce(self._gradient[row], gpus, *self.links.ring(cells.pool, gpus, cells.nodes))
+        seconds = passes * once + np.maximum(0.0, exchange - self.options.overlap * BACKWARD * once)
+        possible = samples > 0
+        steps = self._batches.steps(cells.workload, gpus * passes * samples)
+        rate = np.divide(steps, seconds, out=np.zeros(len(cells)), where=possible & ~np.isnan(seconds))
+        rate, feasible = _rates(rate, possible, np.ones(len(cells), bool))
+        feasible[possible & np.isnan(seconds)] = Feasibility.NO_RATE  # the gradients are not known
+        return rate, feasible
+
+    def _machines(self, cells: Cells) -> tuple[Transformers, Machines]:
+        """Transformers and where they run, cell by cell."""
+        models = self._transformers.take(self._row[cells.workload])
+        pool, gpus, nodes = cells.pool, cells.gpus, cells.nodes
+        inside = self.links.level(pool, np.maximum(-(-gpus // nodes), 2), np.ones_like(nodes))
+        between = np.where(nodes > 1, self.links.level(pool, gpus, nodes), LEAF)
+        return models, Machines(
+            peak=self._peak[pool, models.precision] * cells.compute,
+            bandwidth=self._bandwidth[pool] * cells.memory,
+            memory=self._memory[pool] * cells.memory,
+            gpus=gpus,
+            nodes=nodes,
+            inside=self.links.bandwidth[pool, inside],
+            between=self.links.bandwidth[pool, between],
+            latency_inside=self.links.latency[pool, NODE],
+            latency_between=self.links.latency[pool, between],
+        )
+
+    def _check_batches(self, instance: Instance) -> None:
+        for row in np.flatnonzero(self._kind == OPERATIONS).tolist():
+            if np.isnan(self._batches.step[row]):
+                raise InvalidInput(
+                    f"workloads.{key(instance.workloads[row].name)}.parameters",
+                    "neither batch nor batch_per_gpu",
+                    "one of them, the samples of a step",
+                )
+
+
+def _kind(document: TransformerDocument | OperationsDocument | None) -> int:
+    if document is None:
+        return NO_MODEL
+    return TRANSFORMER if isinstance(document, TransformerDocument) else OPERATIONS
+
+
+Rates = tuple[FloatArray, NDArray[np.uint8]]
+"""steps/s and `Feasibility`."""
+
+
+def _rates(rate: FloatArray, possible: BoolArray, fits: BoolArray) -> Rates:
+    """Rates that are finite and above 0, and why others are not."""
+    feasible = np.full(len(rate), Feasibility.OK, np.uint8)
+    feasible[rate <= 0] = Feasibility.ZERO_RATE
+    feasible[possible & ~fits] = Feasibility.OUT_OF_MEMORY
+    feasible[~possible] = Feasibility.ZERO_RATE
+    return np.where(feasible == Feasibility.OK, rate, 0.0), feasible
+
+
+def _boards(instance: Instance, known: Sequence[GpuOptions]) -> tuple[Board, ...]:
+    """The board of every pool."""
+    boards = []
+    for row, (pool, one) in enumerate(zip(instance.cluster.pools, known, strict=True)):
+        own = f"performance.gpus.{key(pool.gpu)}.board"
+        try:
+            boards.append(find(one.board or pool.gpu, pool.gpu_memory, own if one.board else ""))
+        except InvalidInput as error:
+            if one.board:
+                raise
+            raise InvalidInput(
+                f"cluster.pools[{row}].gpu", error.found, f"{error.expected}; or its board as {own}"
+            ) from None
+    return tuple(boards)

@@ -1,0 +1,180 @@
+"""How long an all-reduce takes by the model with which NCCL chooses its algorithm and protocol.
+
+For every algorithm a (tree, ring) and protocol p (LL, LL128, Simple), k ranks on n nodes:
+
+    time[a, p] = latency[a, p] + S / bandwidth[a, p],      the answer is the least of the six.
+
+With the bus bandwidth b of the channels (inside the node for n = 1, else of the slowest link of the ring):
+
+    ring, LL         min(b / 2, llmax)                     x k / (2 (k-1))
+    ring, LL128      min(.92 b, c r)                       x k / (2 (k-1))     c channels, caps r, t, l per channel
+    ring, Simple     b                                     x k / (2 (k-1))
+    tree, LL         min(min(.92 b, c t) / 3.8, llmax)     x 1/2 x table[LL, size]
+    tree, LL128      min(f min(.92 b, c t), c l)           x 1/2 x table[LL128, size]    f = 7/9 for n = 1, else 15/16
+    tree, Simple     min(.92 b, c t)                       x 1/2 x table[Simple, size]
+
+    ring latency  =  base + (2(k-1) - 2(n-1)) intra + 2(n-1) inter      Simple over nodes: x 1.9, from Ampere on x 1.4,
+                                                                        if S / (c k) >= 64 bytes
+    tree latency  =  base + 2 ((k/n - 1) intra + floor(log2 n) inter)
+
+LL128 is only taken on NVLink from Volta on. References: NVIDIA/nccl, src/graph/tuning.cc; latencies as at
+5067397, caps and the table as in release 2.27. Left out: NVLS, CollNet and PAT, the latency of the NIC itself, and the
+15 % off for one pattern of trees.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.performance.analytic.collectives import Numbers
+
+TREE, RING = 0, 1
+LL, LL128, SIMPLE = 0, 1, 2
+NVLINK, PCI, NET = 0, 1, 2
+
+BASE = np.array([[6.8, 14.0, 8.4], [6.6, 14.0, 8.4]]) * 1e-6
+"""Seconds by (algorithm, protocol)."""
+HOP = (
+    np.array(
+        [
+            [[0.6, 1.25, 4.0], [0.6, 1.9, 3.4]],
+            [[1.0, 1.9, 4.0], [1.0, 2.5, 5.7]],
+            [[5.0, 8.5, 14.0], [2.7, 4.0, 14.0]],
+        ]
+    )
+    * 1e-6
+)
+"""Seconds of a step by (link, algorithm, protocol)."""
+GENERATIONS = (7.0, 8.0, 9.0, 10.0)
+"""Compute capabilities at which the rows below begin; older ones count as the first."""
+LL_MAX = np.array([[39.0, 39.0, 20.4], [87.7, 22.5, 19.0], [141.0, 45.0, 35.0], [282.0, 90.0, 70.0]]) * 1e9
+"""Bytes/s by (generation, scale); the scales are one node, two nodes, more."""
+LL_MAX_HOSTS = np.array([39.0, 39.0, 20.4]) * 1e9
+"""Over nodes with Intel processors, by scale: there LL is limited by the host."""
+RING_LL128 = np.array([20.0, 20.0, 36.7, 73.4]) * 1e9
+"""Bytes/s of a channel by generation."""
+TREE_LL128 = np.array([[20.0, 20.0, 20.0], [20.0, 20.0, 20.0], [36.7, 36.7, 29.0], [73.4, 73.4, 58.0]]) * 1e9
+TREE_ANY = np.array([[26.5, 18.5, 10.0], [24.0, 23.6, 17.8], [38.7, 41.4, 36.0], [77.4, 82.8, 72.0]]) * 1e9
+OVERHEAD = 1e-6
+"""Seconds that the network adds to every step inside a node while a ring spans several; thrice for Simple."""
+CORRECTION = np.array(
+    [
+        [1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1, 1, 1],
+        [1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 1, 1],
+        [0.9] * 7 + [0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9],
+    ]
+)
+"""Of trees, by (protocol, floor(log2(bytes / 64)))."""
+
+
+class Choice(NamedTuple):
+    """Seconds, and the algorithm (`TREE`, `RING`) and protocol (`LL`, `LL128`, `SIMPLE`) that take them."""
+
+    seconds: FloatArray
+    algorithm: IntArray
+    protocol: IntArray
+
+
+def all_reduce(
+    size: Numbers,
+    ranks: Numbers,
+    nodes: Numbers,
+    inside: Numbers,
+    between: Numbers,
+    capability: Numbers = 8.0,
+    nvlink: BoolArray | bool = True,
+    channels: Numbers = 12,
+) -> Choice:
+    """The fastest all-reduce; arrays that broadcast together, of any shape.
+
+    Parameters
+    ----------
+    size : array
+        Bytes.
+    ranks, nodes : array
+        k GPUs, spread evenly over n nodes.
+    inside, between : array
+        Bytes/s per direction of all channels, inside a node and between nodes.
+    capability : array
+        Compute capability of the GPUs.
+    nvlink : array
+        Whether the GPUs of a node are joined by NVLink, else by PCIe.
+    channels : array
+    """
+    table = times(size, ranks, nodes, inside, between, capability, nvlink, channels)
+    best = np.argmin(table, axis=0)
+    seconds = np.take_along_axis(table, best[np.newaxis], axis=0)[0]
+    return Choice(seconds, best // 3, best % 3)
+
+
+def times(
+    size: Numbers,
+    ranks: Numbers,
+    nodes: Numbers,
+    inside: Numbers,
+    between: Numbers,
+    capability: Numbers = 8.0,
+    nvlink: BoolArray | bool = True,
+    channels: Numbers = 12,
+) -> FloatArray:
+    """Seconds of all six, shape (6, ...): tree LL, LL128, Simple, ring LL, LL128, Simple; inf where not available."""
+    given = (size, ranks, nodes, inside, between, capability, channels)
+    S, k, n, B1, B2, cc, c = np.broadcast_arrays(*(np.asarray(value, np.float64) for value in given))
+    fast = np.broadcast_to(np.asarray(nvlink, bool), k.shape)
+    several, n = k > 1, np.maximum(n, 1)
+    generation = np.clip(np.searchsorted(GENERATIONS, cc, side="right") - 1, 0, len(GENERATIONS) - 1)
+    scale = np.minimum(n, 3).astype(np.int64) - 1
+    bus = np.where(n > 1, np.minimum(B1, B2), B1)
+    ll_max = np.where(n > 1, LL_MAX_HOSTS[scale], LL_MAX[generation, scale])
+    trunk = np.minimum(0.92 * bus, c * TREE_ANY[generation, scale])
+    f = np.where(n > 1, 15 / 16, 7 / 9)
+    half, ring = 0.5, k / np.maximum(2 * (k - 1), 1)
+    bandwidth = np.stack(
+        [
+            np.minimum(trunk / 3.8, ll_max) * half,
+            np.minimum(f * trunk, c * TREE_LL128[generation, scale]) * half,
+            trunk * half,
+            np.minimum(bus / 2, ll_max) * ring,
+            np.minimum(0.92 * bus, c * RING_LL128[generation]) * ring,
+            bus * ring,
+        ]
+    )
+    row = np.floor(np.log2(np.maximum(S, 64) / 64)).astype(np.int64)
+    row = np.minimum(row, CORRECTION.shape[1] - 1)
+    bandwidth[:3] *= np.where(np.floor(S / 64) >= 2.0 ** CORRECTION.shape[1], 1.0, CORRECTION[:, row])
+
+    latency = np.stack([_latency(a, p, S, k, n, cc, fast, c) for a in (TREE, RING) for p in (LL, LL128, SIMPLE)])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        seconds = latency + np.where(S > 0, S / bandwidth, 0.0)
+    no_ll128 = ~(fast & (cc >= GENERATIONS[0]))
+    for protocol in (TREE * 3 + LL128, RING * 3 + LL128):
+        seconds[protocol] = np.where(no_ll128, np.inf, seconds[protocol])
+    answer: FloatArray = np.where(several, seconds, 0.0)
+    return answer
+
+
+def _latency(
+    algorithm: int,
+    protocol: int,
+    size: FloatArray,
+    k: FloatArray,
+    n: FloatArray,
+    capability: FloatArray,
+    nvlink: BoolArray,
+    channels: FloatArray,
+) -> FloatArray:
+    base, hop = BASE[algorithm, protocol], HOP[:, algorithm, protocol]
+    intra = np.where(nvlink, hop[NVLINK], hop[PCI])
+    inter = np.where(k == n, HOP[NET, TREE, protocol], hop[NET])  # one GPU a node: nothing hides the network
+    if algorithm == TREE:
+        latency: FloatArray = base + 2 * ((np.floor(k / n) - 1) * intra + np.floor(np.log2(n)) * inter)
+        return latency
+    overhead = np.where(n > 1, OVERHEAD * (3 if protocol == SIMPLE else 1), 0.0)
+    latency = base + (2 * (k - 1) - 2 * (n - 1)) * np.maximum(intra, overhead) + 2 * (n - 1) * inter
+    if protocol == SIMPLE:
+        plateau = (n > 1) & (size / (channels * k) >= 64)
+        latency = latency * np.where(plateau, np.where(capability < 8, 1.9, 1.4), 1.0)
+    return latency

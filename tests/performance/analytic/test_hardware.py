@@ -1,0 +1,137 @@
+"""The table of GPU boards: names, plausibility, and agreement with a second table."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from optsched.errors import InvalidInput
+from optsched.performance.analytic.hardware import BYTES, FALLBACKS, PRECISIONS, Board, find, rows
+from optsched.performance.analytic.mig import slice_of
+
+SHARED = Path(__file__).parents[4] / "shared" / "data" / "perfmodel"
+needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared")
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "board"),
+    [
+        ("V100", None, "V100-SXM2-16GB"),
+        ("v100", 32, "V100-SXM2-32GB"),
+        ("v100", 31.7, "V100-SXM2-32GB"),
+        ("v100", 5, "V100-SXM2-16GB"),
+        ("V100-SXM2-16GB", 32, "V100-SXM2-16GB"),
+        ("Tesla V100-PCIE-16GB", None, "V100-PCIe-16GB"),
+        ("k80", None, "K80"),
+        ("p100", None, "P100-SXM2-16GB"),
+        ("A100-SXM4-40GB", None, "A100-SXM4-40GB"),
+        ("NVIDIA A100 80GB PCIe", None, "A100-PCIe-80GB"),
+        ("a100", None, "A100-SXM4-40GB"),
+        ("A100", 80, "A100-SXM4-80GB"),
+        ("a100_sxm", 80, "A100-SXM4-80GB"),
+        ("NVIDIA H100 80GB HBM3", None, "H100-SXM5-80GB"),
+        ("H100 NVL", None, "H100-NVL-94GB"),
+        ("AMD Instinct MI300X", None, "MI300X"),
+        ("A10", None, "A10"),
+        ("b200", None, "B200-SXM-180GB"),
+    ],
+)
+def test_names(name: str, memory: float | None, board: str) -> None:
+    assert find(name, memory).name == board
+
+
+@pytest.mark.parametrize("board", rows(), ids=lambda board: board.name)
+def test_every_board_is_called_by_its_own_name_and_is_plausible(board: Board) -> None:
+    assert find(board.name) is board
+    assert len(board.peaks) == len(PRECISIONS)
+    assert set(board.unverified) <= {*PRECISIONS, *Board.__slots__}
+    known = {name: board.peak(name) for name in PRECISIONS}
+    assert known["fp8"] >= known["fp16"] >= known["tf32"] >= known["fp32"] >= known["fp64"] * 0.99
+    assert known["bf16"] in (known["fp16"], known["fp32"])
+    assert 3e12 < known["fp32"] < 2e14
+    assert 10 < known["fp16"] / board.bandwidth / 1e9 < 500  # FLOP per byte: the ridge
+    assert all(profile.compute_slices <= 7 for profile in board.mig)
+    assert board.source
+
+
+def test_precisions_without_units_fall_back() -> None:
+    assert find("K80").peak("fp8") == 4.37e12
+    assert find("V100").peak("bf16") == 15.7e12  # not the 125 of fp16
+    assert find("A100").peak("fp8") == 312e12
+    assert set(BYTES) == set(PRECISIONS) > set(FALLBACKS)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("A1000", r'pools\[0\].gpu: found "A1000", expected the name of a known GPU board, such as A100-'),
+        ("x", 'found "x", expected the name of a known GPU board, such as K80, .*MI300X$'),
+        ("", 'found "", expected the name of a known GPU board'),
+        ("NVIDIA", 'found "NVIDIA", expected the name of a known GPU board'),
+        ("H10", "such as H100-"),
+        ("80GB", 'found "80GB", which may be A100-PCIe-80GB, .*H100-SXM5-80GB, expected the name of one GPU board'),
+    ],
+)
+def test_unknown_and_ambiguous_names(name: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        find(name, path="pools[0].gpu")
+
+
+def test_slices() -> None:
+    assert slice_of(find("A100"), "1g.5gb", "p") == (1 / 7, 1 / 8)
+    assert slice_of(find("A100"), "7g.40gb", "p") == (1, 1)
+    assert slice_of(find("A30"), "2g.12gb", "p") == (1 / 2, 1 / 2)
+    with pytest.raises(InvalidInput, match=r'p: found "1g.5gb", expected a MIG profile of T4 \(it has none\)'):
+        slice_of(find("T4"), "1g.5gb", "p")
+    with pytest.raises(InvalidInput, match=r"a MIG profile of H200-SXM5-141GB \(1g.18gb, "):
+        slice_of(find("H200"), "1g.5gb", "p")
+
+
+@needs_shared
+def test_a_second_table_of_boards_agrees() -> None:
+    with (SHARED / "gpu_specs.csv").open() as file:
+        others = {re.split(r" \(", row["gpu"])[0]: row for row in csv.DictReader(file)}
+    assert set(others) == {board.name for board in rows()}
+    for board in rows():
+        other = others[board.name]
+        dies = 2 if board.name == "MI250X" else 1  # that table has the whole board
+        figures = {
+            "memory_gb": board.memory, "mem_gb_per_s": board.bandwidth, "fp32_tflops": board.peak("fp32") / 1e12,
+            "fp16_bf16_dense_tflops": board.peak("fp16") / 1e12, "tdp_w": board.watts,
+            "fp8_dense_tflops": board.peak("fp8") / 1e12,
+        }  # fmt: skip
+        for column, figure in figures.items():
+            if other[column]:
+                assert figure * dies == pytest.approx(float(other[column]), rel=0.025), (board.name, column)
+        if board.name != "MI250X":
+            stated = float(other["nvlink_gb_per_s_bidirectional_total"] or 0)
+            assert 2 * (board.nvlink or 0) == stated
+        assert board.pcie == int(other["pcie_gen"])
+        assert sum(1 for p in board.mig if p.compute_slices == 1) >= (int(other["mig_max_instances"]) > 0)
+        assert max((p.count for p in board.mig), default=0) == int(other["mig_max_instances"])
+
+
+@needs_shared
+def test_a_second_table_of_slices_agrees() -> None:
+    with (SHARED / "mig_profiles.csv").open() as file:
+        others = list(csv.DictReader(file))
+    seen = 0
+    for other in others:
+        for name in other["gpu"].split("/"):
+            mine = [board for board in rows() if board.mig and _same(name, board)]
+            assert mine, name
+            for board in mine:
+                (profile,) = (one for one in board.mig if one.name == other["profile"])
+                counts = (profile.count, profile.compute_slices, profile.memory_slices)
+                assert counts == tuple(int(other[key]) for key in ("max_instances", "compute_slices", "memory_slices"))
+                seen += 1
+    assert seen == sum(len(board.mig) for board in rows())
+
+
+def _same(name: str, board: Board) -> bool:
+    words = name.lower().split("-")
+    own = board.name.lower().split("-")
+    return all(word in own for word in words)
