@@ -167,9 +167,9 @@ def evaluate(
         raise UsageError(f"seeds: found {seeds}, expected a number from 1 to 1000")
     cut = []
     for name, options in splits:
-        told = name + "".join(f":{option}={value:g}" for option, value in options.items())
         drawn = range(seeds if name in RANDOM else 1)
-        cut.append((told, [(seed, split) for seed in drawn for split in splits_of(profiles, name, seed, options)]))
+        parts = [(seed, split) for seed in drawn for split in splits_of(profiles, name, seed, options)]
+        cut.append((name + "".join(f":{option}={value:g}" for option, value in options.items()), parts))
     rows: list[ErrorRow] = []
     points: list[Points] = []
     for told, parts in cut:
