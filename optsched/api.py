@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from optsched.assembly import (
+    Performance,
     compile,
     compile_for,
     load,
     make_constraint,
     make_formulation,
     model_of,
+    opened,
     own_constraints,
 )
 from optsched.candidates import Candidates
@@ -48,6 +50,7 @@ def solve(
     constraints: Sequence[Any] = (),
     extend: Extend | None = None,
     model: PerformanceModel | None = None,
+    performance: Performance | None = None,
     classes: bool = True,
     time_limit: float | None = None,
     work_limit: int | None = None,
@@ -76,6 +79,10 @@ def solve(
         Side constraints beside those of the instance: kinds, documents or objects.
     extend : callable, optional
         ``extend(program, variables, classes)`` adds rows of one's own to the lowered linear program.
+    model : PerformanceModel, optional
+        What the throughputs come from, as an object (default: the model that the instance asks for).
+    performance : mapping or path, optional
+        A performance object, or a file that `optsched model fit` wrote, in the place of the instance's own.
     classes : bool
         Merge equal jobs (the optimum is the same without).
     time_limit : float, optional
@@ -107,8 +114,10 @@ def solve(
     """
     limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
     started = time.perf_counter()
-    if isinstance(instance, str | Path):
-        instance = load(instance)
+    if performance is not None and (model is not None or isinstance(instance, Candidates)):
+        raise UsageError("performance stands in the place of the instance's own: give no model or candidates beside it")
+    if not isinstance(instance, Candidates):
+        instance = opened(instance, performance)
     loaded = time.perf_counter()
     given = instance.instance if isinstance(instance, Candidates) else instance
     own = own_constraints(given)
@@ -302,6 +311,7 @@ def plain_json(document: Mapping[str, Any]) -> str:
 
 __all__ = [
     "OptschedError",
+    "Performance",
     "compile",
     "compile_for",
     "load",
@@ -309,6 +319,7 @@ __all__ = [
     "make_formulation",
     "make_limits",
     "model_of",
+    "opened",
     "own_constraints",
     "place",
     "plain_json",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optsched.cli.options import OUTPUT, Json
+from optsched.cli.options import OUTPUT, Json, ModelFile, check_inputs
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.errors import UsageError
@@ -38,6 +38,7 @@ def validate(
     instance: Annotated[
         str | None, typer.Argument(metavar="INSTANCE", help="File (json, yaml, npz), - for standard input, or @name.")
     ] = None,
+    model: ModelFile = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of the format instead.", rich_help_panel=OUTPUT)
     ] = False,
@@ -56,10 +57,11 @@ def validate(
         return 0
     if instance is None:
         raise UsageError("missing argument INSTANCE")
+    check_inputs(instance=instance, model=model)
     from optsched import api
 
     with progress(shell, "validating"):
-        document = summary(api.compile(api.load(instance)))
+        document = summary(api.compile(api.load(instance, model)))
     if as_json:
         shell.document(document)
     elif not shell.quiet:
