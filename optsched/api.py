@@ -31,6 +31,7 @@ from optsched.errors import OptschedError, UsageError
 from optsched.formulation import Extend
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
+from optsched.performance.files import model_bytes
 from optsched.registry import load_solver
 from optsched.solution import Solution
 from optsched.solvers import Limits, Progress
@@ -271,6 +272,11 @@ def write_solution(solution: Solution, path: str | Path, all_duals: bool = False
     write_atomically(path, pretty_json(solution.to_document(all_duals)).encode())
 
 
+def write_model(document: Mapping[str, Any], path: str | Path) -> None:
+    """Write a performance object as a file of a model, atomically; equal objects give equal bytes."""
+    write_atomically(path, model_bytes(document))
+
+
 def write_atomically(path: str | Path, data: bytes) -> None:
     """Replace a file as a whole, or leave it as it was.
 
@@ -326,5 +332,6 @@ __all__ = [
     "realise",
     "solve",
     "write_atomically",
+    "write_model",
     "write_solution",
 ]

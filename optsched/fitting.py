@@ -15,10 +15,11 @@ from optsched.instance.reading import show
 from optsched.performance.batches import MOST_PER_GPU, NAME, PER_GPU
 from optsched.performance.composed import MODELS
 from optsched.performance.configurations import Configurations
-from optsched.performance.evaluation import Fit
+from optsched.performance.evaluation import Evaluation, Fit, evaluate
 from optsched.performance.files import check_performance
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Feasibility, JobBatch
+from optsched.performance.splits import SPLITS
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 from optsched.registry import load_model, names
@@ -62,7 +63,7 @@ def fit_model(profiles: Profiles, models: Wanted | Sequence[Wanted], **options: 
     -------
     dict
         A performance object: for ``optsched.load(..., performance=...)``, `predict_times` and
-        `optsched.performance.files.model_bytes`.
+        `optsched.write_model`.
 
     Raises
     ------
@@ -90,6 +91,48 @@ def _listed(models: Wanted | Sequence[Wanted]) -> list[tuple[str, Mapping[str, A
     if len(models) == 2 and isinstance(models[0], str) and isinstance(models[1], Mapping):
         return [(models[0], models[1])]
     return [pair for item in models if not isinstance(item, Mapping) for pair in _listed(item)]
+
+
+def evaluate_models(
+    profiles: Profiles,
+    models: Wanted | Sequence[Wanted],
+    splits: Sequence[tuple[str, Mapping[str, Any]]] | None = None,
+    *,
+    chain: bool = False,
+    seeds: int = 1,
+    nominal: float = 0.9,
+) -> Evaluation:
+    """Fit models to parts of profiles, and judge them by the rest.
+
+    Parameters
+    ----------
+    profiles : Profiles
+    models : str, (str, mapping), or a sequence of these
+        Each is judged by itself.
+    splits : sequence of (name, options), optional
+        `optsched.performance.splits.SPLITS`; by default all of them.
+    chain : bool
+        Judge the chain of all models too.
+    seeds, nominal
+        See `optsched.performance.evaluation.evaluate`.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    UsageError
+        A model or a split that there is not.
+    """
+    wanted = _listed(models)
+    for name, _ in wanted:
+        time_model(name)
+    if not wanted:
+        raise UsageError("no model is named")
+    contenders = fits(wanted) | ({CHAIN: chain_fit(wanted)} if chain else {})
+    chosen = [(name, {}) for name in SPLITS] if splits is None else splits
+    return evaluate(profiles, contenders, chosen, seeds=seeds, nominal=nominal)
 
 
 def fits(models: Sequence[Wanted]) -> dict[str, Fit]:

@@ -80,16 +80,11 @@ def evaluate(
         picture_format(plot)
         check_target(plot)
         require_matplotlib()
-    from optsched.fitting import chain_fit, fits
-    from optsched.performance import evaluation
-    from optsched.performance.splits import SPLITS as KNOWN
+    from optsched.fitting import evaluate_models
 
-    contenders = fits(wanted) | ({"chain": chain_fit(wanted)} if chain else {})
     with progress(shell, "evaluating"):
         measured = told.read(profiles)
-        found = evaluation.evaluate(
-            measured, contenders, splits or [(name, {}) for name in KNOWN], seeds=draws, nominal=share
-        )
+        found = evaluate_models(measured, wanted, splits, chain=chain, seeds=draws, nominal=share)
     if plot is not None:
         from optsched.report import evaluation_picture, save_picture
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = """
     optsched model fit profiles.csv --model pollux -o model.json
     optsched model fit bert/placements-t4.csv --model interpolation --model pollux -o model.json
-    optsched model fit throughputs.json --model scaling -O law=usl -o model.json
+    optsched model fit throughputs.json --model interpolation --gpus-per-node 4 -o model.json
 """
 
 
@@ -47,7 +47,7 @@ def fit(
     """
     check_target(output)
     wanted = models.wanted
-    from optsched.api import write_atomically
+    from optsched.api import write_model
     from optsched.fitting import fit_model
     from optsched.performance.files import model_bytes
 
@@ -55,11 +55,10 @@ def fit(
         measured = told.read(profiles)
         document = fit_model(measured, wanted)
         found = _summary(document, measured)
-    data = model_bytes(document)
     if output == "-":
-        shell.write(data.decode())
+        shell.write(model_bytes(document).decode())
         return 0
-    write_atomically(output, data)
+    write_model(document, output)
     if as_json:
         shell.document({"file": output, **found})
     elif not shell.quiet:

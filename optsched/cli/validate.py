@@ -75,6 +75,7 @@ def summary(candidates: Candidates) -> dict[str, Any]:
 
     from optsched.api import make_formulation, own_constraints
     from optsched.candidates import Absence, Drop
+    from optsched.performance import Source
     from optsched.registry import names
 
     instance, dropped = candidates.instance, candidates.dropped.drop
@@ -98,6 +99,13 @@ def summary(candidates: Candidates) -> dict[str, Any]:
             DROPPED.get(Drop(code).name, Drop(code).name.lower()): int(amount)
             for code, amount in zip(*np.unique(dropped, return_counts=True), strict=True)
         },
+        "sources": {
+            Source(code).name.lower(): {
+                "columns": int(amount),
+                "log_sd": float(np.median(candidates.columns.log_sd[candidates.columns.source == code])),
+            }
+            for code, amount in zip(*np.unique(candidates.columns.source, return_counts=True), strict=True)
+        },
         "classes": {
             name: len(make_formulation(name, {}, constraints).classes(candidates)) for name in names("formulation")
         },
@@ -107,7 +115,7 @@ def summary(candidates: Candidates) -> dict[str, Any]:
 
 def _view(document: dict[str, Any]) -> Iterator[RenderableType]:
     from optsched.cli.solution_view import unplaced
-    from optsched.cli.tables import count, facts, heading, listed, name
+    from optsched.cli.tables import count, facts, heading, listed, name, spread
 
     def amounts(mapping: dict[str, int]) -> str:
         return listed([f"{name(key)} {value:,}" for key, value in mapping.items()], most=8)
@@ -127,6 +135,11 @@ def _view(document: dict[str, Any]) -> Iterator[RenderableType]:
     if document["dropped"]:
         reasons = [f"{amount:,} {reason}" for reason, amount in document["dropped"].items()]
         lines.append(("dropped", listed(reasons, most=8)))
+    if set(document["sources"]) - {"measured"}:
+        words = [
+            f"{item['columns']:,} {source}{spread(item['log_sd'])}" for source, item in document["sources"].items()
+        ]
+        lines.append(("rates from", listed(words, most=8)))
     lines += [("classes", amounts(document["classes"])), ("sha256", document["sha256"])]
     yield facts(lines)
     yield from unplaced(tuple((row["job"], row["reason"]) for row in document["unplaced"]))

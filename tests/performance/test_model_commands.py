@@ -385,6 +385,21 @@ def test_every_command_takes_the_model(run: Run, instance: Path, fitted: Path, t
     assert " a" in Path(f"{program}.names.json").read_text() or '"a"' in Path(f"{program}.names.json").read_text()
 
 
+def test_where_rates_come_from(run: Run, instance: Path, fitted: Path) -> None:
+    log_sd = read_model(fitted)["log_sd"]
+    told = run("validate", instance, "--model", fitted, "--json").json["sources"]
+    assert told["measured"] == {"columns": 1, "log_sd": 0.0} and told["parametric"]["log_sd"] == log_sd
+    spread = f"parametric ± {100 * np.expm1(log_sd):.2g} %"
+    assert spread in run("validate", instance, "--model", fitted).out
+    assert "rates from" not in run("validate", "@quickstart").out
+    for way in run("explain", instance, "--model", fitted, "--job", "a", "--json").json["columns"]:
+        assert (way["source"], way["log_sd"]) == ("parametric", log_sd)
+    assert spread in run("explain", instance, "--model", fitted, "--job", "a").out
+    ways = run("explain", instance, "--model", fitted, "--job", "b", "--json").json["columns"]
+    assert {way["pool"]: way["source"] for way in ways} == {"old": "measured"}  # the instance states one pool alone
+    assert "parametric" not in run("explain", instance, "--model", fitted, "--job", "b").out
+
+
 def test_wrong_model_files_of_other_commands(run: Run, instance: Path, fitted: Path, tmp_path: Path) -> None:
     for command in (["solve"], ["validate"], ["explain"], ["compare"], ["export", "-o", tmp_path / "x.json"]):
         result = run(command[0], instance, *command[1:], "--model", instance)
