@@ -396,8 +396,8 @@ def test_where_rates_come_from(run: Run, instance: Path, fitted: Path) -> None:
         assert (way["source"], way["log_sd"]) == ("parametric", log_sd)
     assert spread in run("explain", instance, "--model", fitted, "--job", "a").out
     ways = run("explain", instance, "--model", fitted, "--job", "b", "--json").json["columns"]
-    assert {way["pool"]: way["source"] for way in ways} == {"old": "measured"}  # the instance states one pool alone
-    assert "parametric" not in run("explain", instance, "--model", fitted, "--job", "b").out
+    assert {way["pool"]: way["source"] for way in ways} == {"new": "parametric", "old": "measured"}  # one is stated
+    assert "parametric" not in run("explain", "@quickstart", "--job", "gpt-2-small-6").out
 
 
 def test_wrong_model_files_of_other_commands(run: Run, instance: Path, fitted: Path, tmp_path: Path) -> None:
