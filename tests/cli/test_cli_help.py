@@ -17,6 +17,7 @@ from optsched.cli.command import ORDER
 GROUPS = {"import": ["import", "gavel"], "generate": ["generate", "cluster"], "model": ["model", "fit"]}
 COMMANDS = [
     ["import", "openb"],
+    ["import", "elasticflow"],
     ["model", "list"],
     ["model", "predict"],
     ["model", "evaluate"],
