@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from optsched.api import compile, load, place, realise, solve, write_solution
+    from optsched.api import compile, load, place, realise, solve, write_model, write_solution
     from optsched.comparison import Comparison, compare
     from optsched.direct import solve_program
     from optsched.explaining import explain_job
+    from optsched.fitting import evaluate_models, fit_model, predict_times
+    from optsched.formats.profiles import read_profiles
     from optsched.instance import Instance
     from optsched.sensitivity import (
         CapacityCurve,
@@ -43,15 +45,20 @@ _HOME = {
     "capacity_ranging": "optsched.sensitivity",
     "compare": "optsched.comparison",
     "compile": "optsched.api",
+    "evaluate_models": "optsched.fitting",
     "explain_job": "optsched.explaining",
+    "fit_model": "optsched.fitting",
     "load": "optsched.api",
     "pareto": "optsched.sensitivity",
     "place": "optsched.api",
+    "predict_times": "optsched.fitting",
+    "read_profiles": "optsched.formats.profiles",
     "realise": "optsched.api",
     "solve": "optsched.api",
     "solve_program": "optsched.direct",
     "verify": "optsched.verify",
     "whatif": "optsched.sensitivity",
+    "write_model": "optsched.api",
     "write_solution": "optsched.api",
 }
 
@@ -68,15 +75,20 @@ __all__ = [
     "capacity_ranging",
     "compare",
     "compile",
+    "evaluate_models",
     "explain_job",
+    "fit_model",
     "load",
     "pareto",
     "place",
+    "predict_times",
+    "read_profiles",
     "realise",
     "solve",
     "solve_program",
     "verify",
     "whatif",
+    "write_model",
     "write_solution",
 ]
 

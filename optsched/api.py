@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from optsched.assembly import (
+    Performance,
     compile,
     compile_for,
     constraints_in_force,
@@ -22,6 +23,7 @@ from optsched.assembly import (
     make_constraint,
     make_formulation,
     model_of,
+    opened,
     own_constraints,
 )
 from optsched.candidates import Candidates
@@ -30,6 +32,7 @@ from optsched.errors import OptschedError, UsageError
 from optsched.formulation import Extend
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
+from optsched.performance.files import model_bytes
 from optsched.registry import load_solver
 from optsched.solution import Solution
 from optsched.solvers import Limits, Progress
@@ -49,6 +52,7 @@ def solve(
     constraints: Sequence[Any] = (),
     extend: Extend | None = None,
     model: PerformanceModel | None = None,
+    performance: Performance | None = None,
     classes: bool = True,
     time_limit: float | None = None,
     work_limit: int | None = None,
@@ -78,6 +82,10 @@ def solve(
         objects.
     extend : callable, optional
         ``extend(program, variables, classes)`` adds rows of one's own to the lowered linear program.
+    model : PerformanceModel, optional
+        What the throughputs come from, as an object (default: the model that the instance asks for).
+    performance : mapping or path, optional
+        A performance object, or a file that `optsched model fit` wrote, in the place of the instance's own.
     classes : bool
         Merge equal jobs (the optimum is the same without).
     time_limit : float, optional
@@ -109,8 +117,10 @@ def solve(
     """
     limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
     started = time.perf_counter()
-    if isinstance(instance, str | Path):
-        instance = load(instance)
+    if performance is not None and (model is not None or isinstance(instance, Candidates)):
+        raise UsageError("performance stands in the place of the instance's own: give no model or candidates beside it")
+    if not isinstance(instance, Candidates):
+        instance = opened(instance, performance)
     loaded = time.perf_counter()
     given = instance.instance if isinstance(instance, Candidates) else instance
     in_force = constraints_in_force(given, constraints)
@@ -264,6 +274,11 @@ def write_solution(solution: Solution, path: str | Path, all_duals: bool = False
     write_atomically(path, pretty_json(solution.to_document(all_duals)).encode())
 
 
+def write_model(document: Mapping[str, Any], path: str | Path) -> None:
+    """Write a performance object as a file of a model, atomically; equal objects give equal bytes."""
+    write_atomically(path, model_bytes(document))
+
+
 def write_atomically(path: str | Path, data: bytes) -> None:
     """Replace a file as a whole, or leave it as it was.
 
@@ -304,6 +319,7 @@ def plain_json(document: Mapping[str, Any]) -> str:
 
 __all__ = [
     "OptschedError",
+    "Performance",
     "compile",
     "compile_for",
     "constraints_in_force",
@@ -312,11 +328,13 @@ __all__ = [
     "make_formulation",
     "make_limits",
     "model_of",
+    "opened",
     "own_constraints",
     "place",
     "plain_json",
     "realise",
     "solve",
     "write_atomically",
+    "write_model",
     "write_solution",
 ]

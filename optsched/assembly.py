@@ -22,8 +22,11 @@ from optsched.shipped import shipped_path
 
 PERFORMANCE = "performance"
 
+Performance = Mapping[str, Any] | str | Path
+"""A performance object, or a file that `optsched model fit` wrote."""
 
-def load(source: str | Path, performance: Mapping[str, Any] | str | Path | None = None) -> Instance:
+
+def load(source: str | Path, performance: Performance | None = None) -> Instance:
     """Read an instance: a JSON, YAML or npz file, ``-`` for standard input, ``@name`` for one that ships.
 
     Parameters
@@ -39,11 +42,17 @@ def load(source: str | Path, performance: Mapping[str, Any] | str | Path | None 
     """
     shipped = isinstance(source, str) and source.startswith("@")
     instance = read_instance(shipped_path(str(source)[1:]) if shipped else source)
+    return opened(instance, performance)
+
+
+def opened(instance: Instance | str | Path, performance: Performance | None = None) -> Instance:
+    """An instance, or what `load` takes, with another performance object if one is given."""
+    if not isinstance(instance, Instance):
+        return load(instance, performance)
     if performance is None:
         return instance
-    if not isinstance(performance, Mapping):
-        performance = read_model(performance)
-    return replace(instance, performance=check_performance(performance))
+    document = performance if isinstance(performance, Mapping) else read_model(performance)
+    return replace(instance, performance=check_performance(document))
 
 
 def model_of(instance: Instance) -> PerformanceModel:

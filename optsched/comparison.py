@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.api import compile, constraints_in_force, load, make_formulation, solve
+from optsched.api import Performance, compile, constraints_in_force, make_formulation, opened, solve
 from optsched.candidates import Candidates
 from optsched.errors import Interrupted, OptschedError, UsageError
 from optsched.formulation import Formulation
@@ -115,6 +115,7 @@ def compare(
     *,
     constraints: Sequence[Any] = (),
     model: PerformanceModel | None = None,
+    performance: Performance | None = None,
     on_row: Callable[[str], None] | None = None,
     **limits: Any,
 ) -> Comparison:
@@ -128,7 +129,8 @@ def compare(
         that take this kind of instance, with their defaults.
     constraints : sequence
         Side constraints of all formulations, beside those of the instance.
-    model : PerformanceModel, optional
+    model, performance
+        As of `optsched.solve`.
     on_row : callable, optional
         Called with the name of each formulation before it is solved.
     **limits
@@ -148,8 +150,7 @@ def compare(
     """
     entries = None if formulations is None else [_entry(item) for item in formulations]
     chosen = None if entries is None else _checked(entries, constraints)
-    if isinstance(instance, str | Path):
-        instance = load(instance)
+    instance = opened(instance, performance)
     in_force = constraints_in_force(instance, constraints)
     if entries is None or chosen is None:
         entries = [(name, {}) for name in accepting(instance.kind)]

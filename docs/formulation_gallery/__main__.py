@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from formulation_gallery import models
 from formulation_gallery.figures import draw
 from formulation_gallery.page import PICTURES, catalogue, page
 
@@ -20,6 +21,7 @@ def main(folder: Path) -> None:
     for entry in entries:
         if entry.shown is not None and entry.picture is not None:
             draw(entry.shown, folder / entry.picture)
+    models.main(folder)
     (folder / "formulations.md").write_text(page(entries), encoding="utf-8")
 
 

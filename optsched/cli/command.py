@@ -19,7 +19,7 @@ COMMON = "Messages"
 
 ORDER = (
     "solve", "verify", "validate", "compare", "explain", "whatif", "pareto", "plot", "export", "import", "generate",
-    "formulations", "solvers", "instances", "doctor",
+    "model", "formulations", "solvers", "instances", "doctor",
 )  # fmt: skip
 
 

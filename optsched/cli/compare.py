@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from optsched.cli import values
-from optsched.cli.options import OUTPUT, PROBLEM, InstanceFile, Json, Search
+from optsched.cli.options import OUTPUT, PROBLEM, InstanceFile, Json, ModelFile, Search, check_inputs
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 from optsched.cli.solve import exit_code
@@ -51,6 +51,7 @@ class Comparing:
             help="Side constraint of all, beside those of the instance. Can be repeated.",
         ),
     ] = None  # fmt: skip
+    model: ModelFile = None
 
     @property
     def entries(self) -> list[tuple[str, dict[str, Any]]] | None:
@@ -88,6 +89,7 @@ def compare(
     Exit codes: 0 at least one formulation solved it, else the code of the first that did not (see `optsched solve`).
     """
     check_target(output)
+    check_inputs(instance=problem.instance, model=problem.model)
     entries, options, constraints, limits = problem.entries, problem.options, problem.constraints, search.limits
     from optsched import comparison
 
@@ -96,6 +98,7 @@ def compare(
             problem.instance,
             _with_options(entries, options),
             constraints=constraints,
+            performance=problem.model,
             on_progress=on_progress,
             **limits,
         )

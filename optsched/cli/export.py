@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optsched.cli.options import OUTPUT, PROBLEM, Problem
+from optsched.cli.options import OUTPUT, PROBLEM, Problem, check_inputs
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 from optsched.errors import UsageError
@@ -55,6 +55,7 @@ def export(
     Beside a program FILE.names.json says what its columns and rows stand for: jobs, pools, requirements.
     """
     check_target(output)
+    check_inputs(instance=problem.instance, model=problem.model)
     if problem.formulation:
         return _export_program(shell, problem, output)
     if problem.option or problem.constraint or problem.no_classes:
@@ -66,7 +67,7 @@ def export(
     if Path(output).suffix.lower() in SUFFIXES:
         raise UsageError(f"{output} is a program: say of which formulation with -f NAME")
     kind = "json" if output == "-" else kind_of(Path(output))
-    write_instance(shell, load(problem.instance), output, kind)
+    write_instance(shell, load(problem.instance, problem.model), output, kind)
     return 0
 
 
@@ -95,7 +96,7 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
     kind = "mps" if output == "-" else program_kind(Path(output))
     options, constraints = problem.options, problem.constraints
     with progress(shell, "building"):
-        instance = api.load(problem.instance)
+        instance = api.load(problem.instance, problem.model)
         in_force = api.constraints_in_force(instance, constraints)
         formulation = api.make_formulation(problem.formulation, options, in_force)
         candidates = api.compile_for(formulation, instance)

@@ -75,7 +75,7 @@ def import_csv(
     check_target(output)
     if (pool is None) == (pools is None):
         raise UsageError("the cluster is told by --pool NAME=NODES[xGPUS] or by --pools FILE")
-    given = [_pool(text) for text in pool or ()]
+    given = [pool_size(text) for text in pool or ()]
     names = [document["name"] for document in given]
     for again in (name for row, name in enumerate(names) if name in names[:row]):
         raise UsageError(f"--pool: {again} is given twice")
@@ -100,7 +100,8 @@ def import_csv(
     return 0
 
 
-def _pool(text: str) -> dict[str, Any]:
+def pool_size(text: str) -> dict[str, Any]:
+    """``v100=2x4`` as a pool of a document."""
     match = POOL.fullmatch(text)
     if match is None:
         raise UsageError(f"--pool: found {text!r}, expected NAME=NODES or NAME=NODESxGPUS, such as v100=2x4")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from optsched.cli import import_csv, import_openb, values
+from optsched.cli import import_csv, import_elasticflow, import_openb, values
 from optsched.cli.command import CONTEXT, Commands, Help, add_command
 from optsched.cli.export import write_instance
 from optsched.cli.options import OUTPUT
@@ -103,6 +103,7 @@ def build_imports() -> typer.Typer:
     app.callback()(_imports)
     add_command(app, "gavel", gavel, EXAMPLES)
     add_command(app, "csv", import_csv.import_csv, import_csv.EXAMPLES)
+    add_command(app, "elasticflow", import_elasticflow.elasticflow, import_elasticflow.EXAMPLES)
     add_command(app, "openb", import_openb.openb, import_openb.EXAMPLES)
     return app
 

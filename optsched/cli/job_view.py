@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optsched.cli.solution_view import conflicts, result_facts
-from optsched.cli.tables import bullets, count, facts, heading, name, number, percent, rounded, seconds, table
+from optsched.cli.tables import bullets, count, facts, heading, name, number, percent, rounded, seconds, spread, table
 from optsched.explaining import JobExplanation
 from optsched.registry import objective_words
 from optsched.solution import Status
@@ -124,6 +124,7 @@ def _ways(told: JobExplanation) -> Iterator[RenderableType]:
         "column": [_place({**way.configuration, "uses": way.uses}) for way in ways],
         "value": ["" if way.value is None else rounded(way.value) for way in ways],
         "steps/s": [rounded(way.rate) if way.rate else "" for way in ways],
+        "from": [_source(way) for way in ways],
         "takes": ["" if way.seconds is None else seconds(way.seconds) for way in ways],
         "time": [_share(told, way) for way in ways],
         "too little left": [_lacking(way) for way in ways],
@@ -140,6 +141,11 @@ def _ways(told: JobExplanation) -> Iterator[RenderableType]:
         yield from _best(told.best_alternative)
     elif told.no_prices is not None and told.solution.status is not Status.INFEASIBLE:
         yield told.no_prices
+
+
+def _source(way: Way) -> str:
+    """``parametric ± 12 %``: where the rate comes from, if it was not measured or stated."""
+    return "" if way.source == "measured" else f"{way.source}{spread(way.log_sd)}"
 
 
 def _share(told: JobExplanation, way: Way) -> str:

@@ -20,6 +20,7 @@ from optsched.cli import (
     generate,
     import_gavel,
     instances,
+    model,
     pareto,
     plot,
     solve,
@@ -80,6 +81,7 @@ def build_app() -> typer.Typer:
     add_command(app, "plot", plot.plot, plot.EXAMPLES)
     app.add_typer(import_gavel.build_imports(), name="import")
     app.add_typer(generate.build_generators(), name="generate")
+    app.add_typer(model.build_models(), name="model")
     add_command(app, "formulations", formulations.formulations, formulations.EXAMPLES)
     add_command(app, "solvers", solvers.solvers, solvers.EXAMPLES)
     add_command(app, "instances", instances.instances, instances.EXAMPLES)

@@ -13,6 +13,7 @@ import typer
 from optsched.cli import values
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
+from optsched.errors import UsageError
 
 if TYPE_CHECKING:
     from optsched.solution import Solution
@@ -26,6 +27,13 @@ InstanceFile = Annotated[
         metavar="INSTANCE", help="File (json, yaml, npz), - for standard input, or @name of one that ships."
     ),
 ]
+ModelFile = Annotated[
+    str | None,
+    typer.Option(
+        "--model", metavar="FILE", rich_help_panel=PROBLEM,
+        help="Fitted performance model (`optsched model fit`) in the place of the instance's own.",
+    ),
+]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=OUTPUT)]
 
 
@@ -59,6 +67,8 @@ class Problem:
         bool,
         typer.Option("--no-classes", help="Keep equal jobs apart; the optimum is the same.", rich_help_panel=PROBLEM),
     ] = False
+
+    model: ModelFile = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -148,6 +158,13 @@ class Search:
         }
 
 
+def check_inputs(**sources: str | None) -> None:
+    """Refuse to read two things from standard input."""
+    piped = [what for what, source in sources.items() if source == "-"]
+    if len(piped) > 1:
+        raise UsageError(f"the {piped[0]} and the {piped[1]} cannot both come from standard input")
+
+
 def raw_log(text: str) -> None:
     """Write the log of a solver as it is to standard error."""
     with suppress(OSError):
@@ -169,12 +186,14 @@ def solved(
     options, constraints, limits = problem.options, problem.constraints, search.limits
     from optsched import api
 
+    check_inputs(instance=problem.instance, model=problem.model)
     api.make_formulation(problem.formulation, options, constraints)  # names are checked before anything is read
     with progress(shell, "solving", shown=not search.solver_log) as line:
         return api.solve(
             problem.instance,
             problem.formulation,
             constraints=constraints,
+            performance=problem.model,
             classes=not problem.no_classes,
             on_progress=line if listener is None else _both(listener, line),
             options=options,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from optsched.cli import values
-from optsched.cli.options import OUTPUT, PROBLEM, InstanceFile, Json, Search
+from optsched.cli.options import OUTPUT, PROBLEM, InstanceFile, Json, ModelFile, Search, check_inputs
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 from optsched.cli.solve import NOT_CERTIFIED, NOTHING_FOUND, exit_code
@@ -49,6 +49,7 @@ class Trading:
         str,
         typer.Option(metavar="N", help="Points, both ends included.", rich_help_panel=PROBLEM, show_default=True),
     ] = "11"
+    model: ModelFile = None
 
     @property
     def objectives(self) -> list[tuple[str, dict[str, Any]]]:
@@ -87,6 +88,7 @@ def pareto(
     """
     objectives, constraints, count = problem.objectives, problem.constraints, values.whole(problem.points, "--points")
     check_target(output)
+    check_inputs(instance=problem.instance, model=problem.model)
     if plot is not None:
         from optsched.report.pictures import picture_format, require_matplotlib
 
@@ -102,6 +104,7 @@ def pareto(
             objectives,
             points=count,
             constraints=constraints,
+            performance=problem.model,
             on_progress=on_progress,
             **search.limits,
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from optsched.cli.options import OUTPUT, PROBLEM, Problem, Search, solved
+from optsched.cli.options import OUTPUT, PROBLEM, Problem, Search, check_inputs, solved
 from optsched.cli.shell import Shell, check_target
 from optsched.cli.solve import NOT_CERTIFIED, NOTHING_FOUND, exit_code
 from optsched.errors import UsageError
@@ -85,12 +85,12 @@ def plot(
         from optsched import api
         from optsched.report import SolutionFile
 
-        answer = SolutionFile.read(api.load(problem.instance), solution)
+        answer = SolutionFile.read(api.load(problem.instance, problem.model), solution)
         return _save(shell, _drawn(answer, kind), output)
     if kind == "topology" and not problem.asks_to_solve:
         from optsched import api
 
-        return _save(shell, _picture("topology")(api.load(problem.instance)), output)
+        return _save(shell, _picture("topology")(api.load(problem.instance, problem.model)), output)
     return _solve_and_draw(shell, problem, search, output, kind)
 
 
@@ -102,12 +102,11 @@ def _check(problem: Drawn, search: Search, output: str, solution: str | None, ki
         raise UsageError(f"--kind: found {kind!r}, expected one of {', '.join(KINDS)}")
     picture_format(output)
     check_target(output)
+    check_inputs(instance=problem.instance, solution=solution, model=problem.model)
     if solution is None:
         if kind == "topology" and not problem.asks_to_solve and search != Search():
             raise UsageError("--kind topology draws the instance as it is; name a formulation with -f to solve it")
         return
-    if problem.instance == solution == "-":
-        raise UsageError("the instance and the solution cannot both come from standard input")
     if kind == "progress":
         raise UsageError("a solution file holds no progress: leave SOLUTION out, and the instance is solved again")
     if problem.asks_to_solve or search != Search():

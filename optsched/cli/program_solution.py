@@ -30,6 +30,7 @@ def check_options(problem: Problem, duals: bool, output: str | None) -> None:
         "-O": problem.option,
         "-C": problem.constraint,
         "--no-classes": problem.no_classes,
+        "--model": problem.model,
         "--duals": duals,
     }
     wrong = [option for option, value in given.items() if value]

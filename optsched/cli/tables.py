@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,11 @@ def share(gap: float) -> str:
     if gap < 1e-12:
         return "0 %"
     return f"{100 * gap:,.0f} %" if gap >= 1 else f"{100 * gap:.2g} %"
+
+
+def spread(log_sd: float) -> str:
+    """`` ± 12 %``: a standard deviation of a log as a factor; nothing where there is none."""
+    return f" ± {100 * math.expm1(log_sd):.2g} %" if log_sd > 0 else ""
 
 
 def seconds(value: float) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optsched.cli.options import OUTPUT, Json
+from optsched.cli.options import OUTPUT, Json, ModelFile, check_inputs
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.errors import UsageError
@@ -40,6 +40,7 @@ def validate(
     instance: Annotated[
         str | None, typer.Argument(metavar="INSTANCE", help="File (json, yaml, npz), - for standard input, or @name.")
     ] = None,
+    model: ModelFile = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of the format instead.", rich_help_panel=OUTPUT)
     ] = False,
@@ -58,10 +59,11 @@ def validate(
         return 0
     if instance is None:
         raise UsageError("missing argument INSTANCE")
+    check_inputs(instance=instance, model=model)
     from optsched import api
 
     with progress(shell, "validating"):
-        document = summary(api.compile(api.load(instance)))
+        document = summary(api.compile(api.load(instance, model)))
     if as_json:
         shell.document(document)
     elif not shell.quiet:
@@ -75,6 +77,7 @@ def summary(candidates: Candidates) -> dict[str, Any]:
 
     from optsched.api import make_formulation, own_constraints
     from optsched.candidates import Absence, Drop
+    from optsched.performance import Source
     from optsched.registry import names
 
     instance, dropped = candidates.instance, candidates.dropped.drop
@@ -98,6 +101,13 @@ def summary(candidates: Candidates) -> dict[str, Any]:
             DROPPED.get(Drop(code).name, Drop(code).name.lower()): int(amount)
             for code, amount in zip(*np.unique(dropped, return_counts=True), strict=True)
         },
+        "sources": {
+            Source(code).name.lower(): {
+                "columns": int(amount),
+                "log_sd": float(np.median(candidates.columns.log_sd[candidates.columns.source == code])),
+            }
+            for code, amount in zip(*np.unique(candidates.columns.source, return_counts=True), strict=True)
+        },
         "classes": {
             name: len(make_formulation(name, {}, constraints).classes(candidates)) for name in names("formulation")
         },
@@ -107,7 +117,7 @@ def summary(candidates: Candidates) -> dict[str, Any]:
 
 def _view(document: dict[str, Any]) -> Iterator[RenderableType]:
     from optsched.cli.solution_view import unplaced
-    from optsched.cli.tables import count, facts, heading, listed, name
+    from optsched.cli.tables import count, facts, heading, listed, name, spread
 
     def amounts(mapping: dict[str, int]) -> str:
         return listed([f"{name(key)} {value:,}" for key, value in mapping.items()], most=8)
@@ -127,6 +137,11 @@ def _view(document: dict[str, Any]) -> Iterator[RenderableType]:
     if document["dropped"]:
         reasons = [f"{amount:,} {reason}" for reason, amount in document["dropped"].items()]
         lines.append(("dropped", listed(reasons, most=8)))
+    if set(document["sources"]) - {"measured"}:
+        words = [
+            f"{item['columns']:,} {source}{spread(item['log_sd'])}" for source, item in document["sources"].items()
+        ]
+        lines.append(("rates from", listed(words, most=8)))
     lines += [("classes", amounts(document["classes"])), ("sha256", document["sha256"])]
     yield facts(lines)
     yield from unplaced(tuple((row["job"], row["reason"]) for row in document["unplaced"]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from optsched.cli.options import Json
+from optsched.cli.options import Json, ModelFile, check_inputs
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.errors import UsageError
@@ -41,6 +41,7 @@ def verify(
         ),
     ],
     solution: Annotated[str, typer.Argument(metavar="SOLUTION", help="Solution file, or - for standard input.")],
+    model: ModelFile = None,
     resolve: Annotated[bool, typer.Option("--resolve", help="Also solve again and compare.")] = False,
     as_json: Json = False,
 ) -> int:
@@ -48,10 +49,9 @@ def verify(
 
     Exit codes: 0 the solution is right, 6 it is refused, with a line for each wrong field on standard error.
     """
-    if instance == solution == "-":
-        raise UsageError("the instance and the solution cannot both come from standard input")
+    check_inputs(instance=instance, solution=solution, model=model)
     with progress(shell, "verifying"):
-        found = _checked(instance, solution, resolve)
+        found = _checked(instance, solution, model, resolve)
     if as_json:
         findings = [{"field": finding.field, "message": finding.message} for finding in found.findings]
         shell.document({"ok": found.ok, "bound": found.bound, "findings": findings})
@@ -64,7 +64,7 @@ def verify(
     return 0
 
 
-def _checked(instance: str, solution: str, resolve: bool) -> Verification:
+def _checked(instance: str, solution: str, model: str | None, resolve: bool) -> Verification:
     from optsched.formats.mps import is_program
     from optsched.formats.sol import SUFFIX
 
@@ -74,9 +74,11 @@ def _checked(instance: str, solution: str, resolve: bool) -> Verification:
             "-o` writes"
         )
     if is_program(instance):
+        if model is not None:
+            raise UsageError(f"{instance} is a program: --model is for instances")
         from optsched.direct import verify_program
 
         return verify_program(instance, solution, resolve=resolve)
     from optsched.verify import verify as check
 
-    return check(instance, solution, resolve=resolve)
+    return check(instance, solution, resolve=resolve, performance=model)

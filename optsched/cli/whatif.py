@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from optsched.cli import values
-from optsched.cli.options import PROBLEM, Json, Problem, Search, solved
+from optsched.cli.options import PROBLEM, Json, Problem, Search, check_inputs, solved
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.cli.solve import NOT_CERTIFIED, exit_code
@@ -97,6 +97,7 @@ def _changes(
 ) -> int:
     from optsched import sensitivity
 
+    check_inputs(instance=problem.instance, model=problem.model)
     with progress(shell, "solving", shown=not search.solver_log) as on_progress:
         found = sensitivity.whatif(
             problem.instance,
@@ -105,6 +106,7 @@ def _changes(
             each=each,
             constraints=problem.constraints,
             options=problem.options,
+            performance=problem.model,
             classes=not problem.no_classes,
             on_progress=on_progress,
             **search.limits,

@@ -7,7 +7,7 @@ import difflib
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from optsched.errors import InvalidInput
@@ -28,18 +28,35 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with its columns and its rows; empty lines are left out."""
+    """A table with its columns and its rows; empty lines are left out.
+
+    ``written`` has the columns that the file calls otherwise than we do.
+    """
 
     name: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
+    written: Mapping[str, str] = field(default_factory=dict)
 
     def place(self, row: Row, column: str) -> str:
         """Where a cell stands: ``jobs.csv:3:steps``."""
-        return f"{self.name}:{row.line}:{column}"
+        return f"{self.name}:{row.line}:{self.written.get(column, column)}"
 
 
-def read_table(data: bytes, name: str, columns: Mapping[str, Kind], required: Sequence[str]) -> Table:
+def read_header(data: bytes, name: str) -> tuple[str, ...]:
+    """The cells of the first line of a table that is not empty; of an empty file none."""
+    for _, cells in _lines(_decoded(data, name), name):
+        return tuple(cell.strip() for cell in cells)
+    return ()
+
+
+def read_table(
+    data: bytes,
+    name: str,
+    columns: Mapping[str, Kind],
+    required: Sequence[str],
+    synonyms: Mapping[str, str] | None = None,
+) -> Table:
     """Read a table whose first line names the columns.
 
     UTF-8 with or without a byte order mark; any line ends; cells in double quotes; commas, semicolons or tabs between
@@ -53,34 +70,43 @@ def read_table(data: bytes, name: str, columns: Mapping[str, Kind], required: Se
         Columns that there may be, and what their cells hold.
     required : sequence of str
         Columns that there must be, without empty cells.
+    synonyms : mapping, optional
+        Other names that a file may have for a column.
 
     Raises
     ------
     InvalidInput
         With ``file:line:column``, what was found and what was expected.
     """
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise InvalidInput(f"{name}:{line}", f"the byte 0x{data[error.start]:02x}", "text in UTF-8") from None
-    lines = _lines(text, name)
+    lines = _lines(_decoded(data, name), name)
     first = next(lines, None)
     if first is None:
         raise InvalidInput(name, "an empty file", f"a first line with the columns, such as {','.join(required)}")
     line, cells = first
-    header = [cell.strip() for cell in cells]
+    as_written = [cell.strip() for cell in cells]
+    header = [(synonyms or {}).get(cell, cell) for cell in as_written]
+    written = dict(zip(header, as_written, strict=True))
     _check_header(f"{name}:{line}", header, columns, required)
     rows = []
     for line, cells in lines:
         if len(cells) != len(header):
             raise InvalidInput(f"{name}:{line}", f"{len(cells)} cells", f"{len(header)}, as in the first line")
         given = {column: cell.strip() for column, cell in zip(header, cells, strict=True)}
-        rows.append(Row(line, {c: _value(cell, columns[c], f"{name}:{line}:{c}") for c, cell in given.items() if cell}))
+        rows.append(
+            Row(line, {c: _value(cell, columns[c], f"{name}:{line}:{written[c]}") for c, cell in given.items() if cell})
+        )
         for column in required:
             if not given[column]:
-                raise InvalidInput(f"{name}:{line}:{column}", "nothing", _EXPECTED[columns[column]])
-    return Table(name, tuple(header), tuple(rows))
+                raise InvalidInput(f"{name}:{line}:{written[column]}", "nothing", _EXPECTED[columns[column]])
+    return Table(name, tuple(header), tuple(rows), written)
+
+
+def _decoded(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InvalidInput(f"{name}:{line}", f"the byte 0x{data[error.start]:02x}", "text in UTF-8") from None
 
 
 def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:

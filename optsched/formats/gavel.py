@@ -22,6 +22,7 @@ from optsched.formats.gavel_files import (
     read_trace,
     told_type,
 )
+from optsched.formats.gavel_profiles import profile_of
 from optsched.instance.documents import FORMAT
 from optsched.instance.reading import show
 
@@ -49,8 +50,9 @@ def import_gavel(
 ) -> dict[str, Any]:
     """Make an ``optsched-instance/1`` document of a throughput file and a trace.
 
-    Every job type becomes a workload with its rates by pool and GPU count; a rate of 0 is left out, and a job whose
-    scale has no rate is imported all the same (solutions list it as unplaced). A job is called ``j<number>`` after its
+    Every job type becomes a workload with its rates by pool and GPU count, and with the name and batch by which a model
+    fitted to the same table knows it; a rate of 0 is left out, and a job whose scale has no rate is imported all the
+    same (solutions list it as unplaced). A job is called ``j<number>`` after its
     place in the trace, from 0.
 
     Parameters
@@ -104,7 +106,9 @@ def import_gavel(
         "now": now,
         "cluster": {"pools": [_pool(pool, gpus, node_size) for pool, gpus in sizes.items()]},
         "performance": {"model": "table"},
-        "workloads": {job_type: {"throughput": _rates(table, job_type, sizes)} for job_type in used},
+        "workloads": {
+            job_type: {"throughput": _rates(table, job_type, sizes), **_parameters(job_type)} for job_type in used
+        },
         "colocation": _colocation(table, used, scales, sizes) if pairs else [],
         "jobs": [_job(table, jobs, row, reference) for row in range(count)],
     }
@@ -176,6 +180,12 @@ def _rates(table: GavelThroughputs, job_type: str, pools: Mapping[str, int]) -> 
         if by_scale:
             rates[pool] = {str(scale): rate for scale, rate in by_scale}
     return rates
+
+
+def _parameters(job_type: str) -> dict[str, Any]:
+    """By what name and batch a model fitted to profiles of these files knows a job type, if it states a batch."""
+    profile, samples = profile_of(job_type)
+    return {} if profile == job_type else {"parameters": {"profile": profile, "batch_per_gpu": samples}}
 
 
 def _colocation(

@@ -8,6 +8,7 @@ from typing import Any
 
 from optsched.errors import InvalidInput
 from optsched.instance.documents import PerformanceDocument
+from optsched.instance.files import pretty_json
 from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show, validate
 
 FORMAT = "optsched-model/1"
@@ -28,6 +29,11 @@ def read_model(source: str | Path) -> dict[str, Any]:
         if document.get("format") != FORMAT:
             raise InvalidInput("format", show(document.get("format")), f'"{FORMAT}"')
         return check_performance({name: value for name, value in document.items() if name != "format"}, "")
+
+
+def model_bytes(document: Mapping[str, Any]) -> bytes:
+    """The file of a performance object; `read_model` gives exactly the same back, and equal objects equal bytes."""
+    return pretty_json({"format": FORMAT, **check_performance(document, "")}).encode()
 
 
 def check_performance(document: Mapping[str, Any], path: str = "performance") -> dict[str, Any]:

@@ -5,6 +5,7 @@ from optsched.report.front import FrontLines, front_picture
 from optsched.report.gantt import rounds_gantt, schedule_gantt
 from optsched.report.gantt_rows import GanttRows
 from optsched.report.heatmap import HeatmapRows, allocation_heatmap, heatmap_rows
+from optsched.report.model_errors import evaluation_picture
 from optsched.report.pictures import save_picture
 from optsched.report.prices import PriceBars, price_bars
 from optsched.report.progress import ProgressLines, ProgressRecorder, progress_picture
@@ -21,6 +22,7 @@ __all__ = [
     "SolutionFile",
     "TopologyCells",
     "allocation_heatmap",
+    "evaluation_picture",
     "front_picture",
     "heatmap_rows",
     "price_bars",

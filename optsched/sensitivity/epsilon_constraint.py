@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.api import compile, constraints_in_force, load, make_formulation, make_limits
+from optsched.api import Performance, compile, constraints_in_force, make_formulation, make_limits, opened
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine
@@ -67,6 +67,7 @@ def pareto(
     solver: str = "auto",
     constraints: Sequence[Any] = (),
     model: PerformanceModel | None = None,
+    performance: Performance | None = None,
     classes: bool = True,
     prove: bool = False,
     on_point: Callable[[int], None] | None = None,
@@ -86,7 +87,7 @@ def pareto(
         Side constraints of all points, beside those of the instance.
     on_point : callable, optional
         Called with the number of each point, from 1, before it is solved.
-    solver, model, classes, prove
+    solver, model, performance, classes, prove
         As of `optsched.solve`.
     **limits
         As of `optsched.solve`; ``time_limit`` is that of the whole front.
@@ -109,7 +110,7 @@ def pareto(
         raise UsageError(f"points: found {points}, expected a number from 2 to {MOST_POINTS:,}")
     for name, options in pairs:
         make_formulation(name, options, constraints)  # names and options are checked before anything is read
-    given = load(instance) if isinstance(instance, str | Path) else instance
+    given = opened(instance, performance)
     everything = constraints_in_force(given, constraints)
     f, g = (make_formulation(name, options, everything) for name, options in pairs)
     for formulation in (f, g):

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.api import constraints_in_force, load, make_formulation, make_limits, solve
+from optsched.api import Performance, constraints_in_force, make_formulation, make_limits, opened, solve
 from optsched.arrays import FloatArray
 from optsched.engine import Engine
 from optsched.errors import UsageError
@@ -134,6 +134,7 @@ def whatif(
     constraints: Sequence[Any] = (),
     extend: Extend | None = None,
     model: PerformanceModel | None = None,
+    performance: Performance | None = None,
     classes: bool = True,
     options: Mapping[str, Any] | None = None,
     prove: bool = False,
@@ -154,7 +155,7 @@ def whatif(
         One change for each resource alone, instead of one change of them all.
     on_change : callable, optional
         Called with what is added before each change is solved.
-    solver, constraints, extend, model, classes, options, prove
+    solver, constraints, extend, model, performance, classes, options, prove
         As of `optsched.solve`.
     **limits
         As of `optsched.solve` (``time_limit`` ...), of each run by itself; those of the held program have one more
@@ -173,7 +174,7 @@ def whatif(
     if not add:
         raise UsageError("nothing is added: expected the name of a pool or resource, and an amount")
     make_formulation(formulation, options, constraints, extend)  # a wrong name is refused before anything is read
-    given = load(instance) if isinstance(instance, str | Path) else instance
+    given = opened(instance, performance)
     wanted = [{name: amount} for name, amount in add.items()] if each else [dict(add)]
     larger = [resized(given, change) for change in wanted]
     how: dict[str, Any] = {

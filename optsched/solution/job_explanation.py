@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
+from optsched.performance import Source
 from optsched.program import AllocationProgram
 from optsched.solution.allocation import Allocation
 from optsched.solution.certificate import FEASIBILITY
@@ -57,6 +58,10 @@ class Way:
     lacks : mapping of str to float
         Of an allocation of whole jobs and a column that is not in use: the resources of which less is left than it
         needs, the other jobs being where they are, and what is left of them.
+    source : str
+        Where its rate comes from, a `optsched.performance.Source` in small letters.
+    log_sd : float
+        Standard deviation of the log of the rate, as the performance model states it.
     """
 
     column: int
@@ -70,6 +75,8 @@ class Way:
     seconds: float | None = None
     value: float | None = None
     lacks: Mapping[str, float] = field(default_factory=dict)
+    source: str = Source.MEASURED.name.lower()
+    log_sd: float = 0.0
 
     @property
     def in_use(self) -> bool:
@@ -89,6 +96,8 @@ class Way:
             "seconds": self.seconds,
             "value": self.value,
             "lacks": dict(self.lacks),
+            "source": self.source,
+            "log_sd": self.log_sd,
         }
 
 
@@ -191,6 +200,8 @@ def ways_of(
             seconds=takes if np.isfinite(takes) else None,
             value=float(source.value[row]) if worthy and source.value[row] else None,
             lacks={} if left is None or way.in_use else _lacking(C, uses, left),
+            source=Source(int(source.source[row])).name.lower(),
+            log_sd=float(source.log_sd[row]),
         )
         ways.append(way)
     return tuple(sorted(ways, key=lambda way: way.column))

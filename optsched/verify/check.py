@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.assembly import load
+from optsched.assembly import Performance, opened
 from optsched.engine import Engine
 from optsched.formulation import by_class, by_job
 from optsched.instance import Instance
@@ -56,6 +56,7 @@ def verify(
     *,
     resolve: bool = False,
     model: PerformanceModel | None = None,
+    performance: Performance | None = None,
 ) -> Verification:
     """Check a solution file against its instance, with every number recomputed.
 
@@ -73,6 +74,8 @@ def verify(
         Also solve again and compare the objectives.
     model : PerformanceModel, optional
         What the throughputs came from (default: the instance's model).
+    performance : mapping or path, optional
+        The performance object, or the file of a model, that stood in the place of the instance's own.
 
     Returns
     -------
@@ -86,13 +89,12 @@ def verify(
         the solution is a finding.
     """
     findings = Findings()
-    if not isinstance(instance, Instance):
-        instance = load(instance)
+    instance = opened(instance, performance)
     solution = read_solution(document, findings)
     bound: Bound = "not verifiable"
     if solution is not None and not _extended(solution, findings):
         with np.errstate(all="ignore"):
-            bound = _check(solution, instance, resolve, model, findings)
+            bound = _check(solution, instance, resolve, model, findings, performance is not None)
     return Verification(tuple(findings.items), bound)
 
 
@@ -111,9 +113,19 @@ def _extended(document: SolutionDocument, findings: Findings) -> bool:
 
 
 def _check(
-    document: SolutionDocument, instance: Instance, resolve: bool, model: PerformanceModel | None, findings: Findings
+    document: SolutionDocument,
+    instance: Instance,
+    resolve: bool,
+    model: PerformanceModel | None,
+    findings: Findings,
+    other_performance: bool,
 ) -> Bound:
-    findings.same("instance.sha256", document.instance.sha256, instance.sha256, "the hash of this instance")
+    hashed = "the hash of this instance " + (
+        "with this model: was the solution made with it?"
+        if other_performance
+        else "(a solution made with --model FILE is verified with the same one)"
+    )
+    findings.same("instance.sha256", document.instance.sha256, instance.sha256, hashed)
     findings.same("instance.name", document.instance.name, instance.name)
     subject = rebuild(document, instance, model, findings)
     if subject is None:

@@ -38,7 +38,7 @@ def test_verify_can_solve_again(run: Any, solved: Path, monkeypatch: pytest.Monk
 
     asked = []
 
-    def verify(*_: Any, resolve: bool) -> Verification:
+    def verify(*_: Any, resolve: bool, **__: Any) -> Verification:
         asked.append(resolve)
         return Verification((), "verified")
 

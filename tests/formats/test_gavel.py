@@ -705,7 +705,8 @@ def test_a_known_rate_is_spelled_as_in_the_file() -> None:
                     str(scale): raw[pool][key("ResNet-18 (batch size 128)", scale)]["null"] for scale in (1, 2, 4, 8)
                 }
                 for pool in ("v100", "k80")
-            }
+            },
+            "parameters": {"profile": "ResNet-18", "batch_per_gpu": 128.0},
         }
     }
     assert result["jobs"] == [

@@ -1,0 +1,110 @@
+"""``optsched model fit``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from optsched.cli.options import OUTPUT, Json
+from optsched.cli.profile_files import Models, ProfileFiles, Told
+from optsched.cli.progress import progress
+from optsched.cli.shell import Shell, check_target
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from optsched.performance.profiles import Profiles
+
+EXAMPLES = """
+    optsched model fit profiles.csv --model pollux -o model.json
+    optsched model fit bert/placements-t4.csv --model interpolation --model pollux -o model.json
+    optsched model fit throughputs.json --model interpolation --gpus-per-node 4 -o model.json
+"""
+
+
+def fit(
+    shell: Shell,
+    profiles: ProfileFiles,
+    models: Models,
+    told: Told,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="FILE.json; - for standard output."
+        ),
+    ],
+    as_json: Json = False,
+) -> int:
+    """Fit a performance model to measured times of steps.
+
+    Several --model make a chain: each speaks of what those before it do not know. The file goes to --model of
+    `optsched solve` and the other commands, or into the instance as its `performance`.
+
+    Exit codes: 0 fitted and written, 2 usage, 3 the profiles are wrong or cannot determine the model, 7 an extra that
+    the model needs is missing.
+    """
+    check_target(output)
+    wanted = models.wanted
+    from optsched.api import write_model
+    from optsched.fitting import fit_model
+    from optsched.performance.files import model_bytes
+
+    with progress(shell, "fitting"):
+        measured = told.read(profiles)
+        document = fit_model(measured, wanted)
+        found = _summary(document, measured)
+    if output == "-":
+        shell.write(model_bytes(document).decode())
+        return 0
+    write_model(document, output)
+    if as_json:
+        shell.document({"file": output, **found})
+    elif not shell.quiet:
+        shell.print(*_view(found))
+        shell.tell("")
+        shell.tell(f"model written to {output}")
+    return 0
+
+
+def _summary(document: Mapping[str, Any], profiles: Profiles) -> dict[str, Any]:
+    """What was fitted, to what, and how well it tells the same measurements."""
+    import numpy as np
+
+    from optsched.fitting import predict_times
+
+    told = predict_times(document, profiles.ways).seconds
+    known = np.isfinite(told)
+    error = np.abs(told[known] / profiles.seconds[known] - 1)
+    return {
+        "models": [part["model"] for part in document.get("models", [document])],
+        "measurements": len(profiles),
+        "workloads": list(profiles.ways.workloads),
+        "gpu_types": list(profiles.ways.gpu_types),
+        "known": int(known.sum()),
+        "mape": float(error.mean()) if len(error) else None,
+        "median_ape": float(np.median(error)) if len(error) else None,
+    }
+
+
+def _view(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+    from optsched.cli.tables import count, facts, listed, percent
+
+    yield facts(
+        [
+            ("model", ", then ".join(found["models"])),
+            ("fitted to", count(found["measurements"], "measured step")),
+            ("workloads", listed(found["workloads"], most=8)),
+            ("GPU types", listed(found["gpu_types"], most=8)),
+            (
+                "error on them",
+                "it has no word for any of them"
+                if found["mape"] is None
+                else f"{percent(found['mape'])} mean, {percent(found['median_ape'])} median"
+                + ("" if found["known"] == found["measurements"] else f", of the {found['known']:,} that it knows"),
+            ),
+        ]
+    )
+    yield ""
+    yield "`optsched model evaluate` says how well it tells what it has not seen."

@@ -1,0 +1,198 @@
+"""``optsched model predict``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from optsched.cli import values
+from optsched.cli.options import Json
+from optsched.cli.profile_files import Told
+from optsched.cli.progress import progress
+from optsched.cli.shell import Shell
+from optsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from optsched.performance.profiles import Profiles
+
+EXAMPLES = """
+    optsched model predict model.json profiles.csv
+    optsched model predict model.json --workload bert --gpu T4 --gpus 1,2,4,8 --gpus-per-node 4 --batch-per-gpu 32
+    optsched model predict model.json --workload bert --gpu T4 --gpus 4,8 --nodes 1,2 --batch 256 --json
+"""
+NOMINAL = 0.9
+"""Share of the intervals that are shown."""
+WAYS = "Ways to run, instead of PROFILES"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Ways to run that are told by options."""
+
+    gpus: Annotated[
+        str | None, typer.Option(metavar="K,...", help="Numbers of GPUs, of --workload on --gpu.", rich_help_panel=WAYS)
+    ] = None
+    nodes: Annotated[
+        str | None,
+        typer.Option(metavar="N,...", help="Nodes that these are spread over, one for each.", rich_help_panel=WAYS),
+    ] = None
+    batch: Annotated[
+        str | None, typer.Option(metavar="B,...", help="Samples of a step of the whole job.", rich_help_panel=WAYS)
+    ] = None
+    batch_per_gpu: Annotated[
+        str | None, typer.Option(metavar="M,...", help="Samples of one GPU in a step.", rich_help_panel=WAYS)
+    ] = None
+
+    def given(self) -> bool:
+        """Whether any of them is."""
+        return any((self.gpus, self.nodes, self.batch, self.batch_per_gpu))
+
+
+def predict(
+    shell: Shell,
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="File that `optsched model fit` wrote, or - for standard input.")
+    ],
+    asked: Asked,
+    told: Told,
+    profiles: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PROFILES...]", show_default=False, help="Measured steps: what is said beside them."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Tell how fast workloads run, by a fitted model, with intervals that hold 90 %, and from which source.
+
+    Exit codes: 0 told (a way that the model does not know has no rate), 2 usage, 3 a file is wrong.
+    """
+    if bool(profiles) == asked.given():
+        raise UsageError("expected PROFILES, or --workload, --gpu, --gpus and --batch or --batch-per-gpu")
+    from optsched.fitting import predict_times
+    from optsched.instance.reading import named
+    from optsched.performance.files import read_model
+
+    with progress(shell, "predicting"):
+        document = read_model(model)
+        measured = told.read(profiles) if profiles else _ways(asked, told)
+        with named(model):
+            times = predict_times(document, measured.ways)
+    rows = _rows(measured, times, bool(profiles))
+    if as_json:
+        shell.document({"model": document["model"], "nominal": NOMINAL, "rows": rows})
+    elif not shell.quiet:
+        shell.print(*_view(rows, bool(profiles)))
+    return 0
+
+
+def _ways(asked: Asked, told: Told) -> Profiles:
+    """The ways of the options, every number of GPUs with every batch; their seconds mean nothing."""
+    from optsched.performance.profiles import Profiles
+
+    for option, value in (("--workload", told.workload), ("--gpu", told.gpu), ("--gpus", asked.gpus)):
+        if value is None:
+            raise UsageError(f"{option} is missing beside the others")
+    if (asked.batch is None) == (asked.batch_per_gpu is None):
+        raise UsageError("expected --batch of the whole job or --batch-per-gpu, and not both")
+    counts = _numbers(asked.gpus, "--gpus")
+    nodes = _nodes(counts, asked, told)
+    batches = _numbers(asked.batch or asked.batch_per_gpu, "--batch" if asked.batch else "--batch-per-gpu")
+    rows = [(k, n, b / k if asked.batch else b) for b in batches for k, n in zip(counts, nodes, strict=True)]
+    for k, n, m in rows:
+        if n > k:
+            raise UsageError(f"--nodes: found {n} nodes for {k} GPUs, expected at most one for each GPU")
+        if m < 1:
+            raise UsageError(f"--batch: found {m * k:g} samples for {k} GPUs, expected at least one for each GPU")
+    gpus, spread, samples = (list(column) for column in zip(*rows, strict=True))
+    return Profiles.of(
+        workload=[str(told.workload)] * len(rows), gpu=[str(told.gpu)] * len(rows), gpus=gpus, nodes=spread,
+        samples=samples, seconds=[1.0] * len(rows),
+    )  # fmt: skip
+
+
+def _nodes(counts: Sequence[int], asked: Asked, told: Told) -> list[int]:
+    if asked.nodes is not None:
+        nodes = _numbers(asked.nodes, "--nodes")
+        if len(nodes) != len(counts):
+            raise UsageError(f"--nodes: found {len(nodes)} numbers, expected {len(counts)}, one for each of --gpus")
+        return nodes
+    size = values.whole(told.gpus_per_node, "--gpus-per-node")
+    if size is not None and size < 1:
+        raise UsageError(f"--gpus-per-node: found {size}, expected a whole number of at least 1")
+    if size is None and max(counts) > 1:
+        raise UsageError("several GPUs: say over how many nodes with --nodes or --gpus-per-node")
+    return [-(-count // (size or 1)) for count in counts]
+
+
+def _numbers(text: str | None, option: str) -> list[int]:
+    numbers = [values.whole(part, option) for part in (text or "").split(",")]
+    for number in numbers:
+        if number is None or not 1 <= number < 2**31:
+            raise UsageError(f"{option}: found {number}, expected whole numbers of at least 1")
+    return [number for number in numbers if number is not None]
+
+
+def _rows(measured: Profiles, times: Any, with_measured: bool) -> list[dict[str, Any]]:
+    """A record for each way; what the model does not know is None."""
+    import numpy as np
+    from scipy.special import ndtri
+
+    from optsched.performance import Source
+
+    ways = measured.ways
+    spread = np.exp(ndtri((1 + NOMINAL) / 2) * times.log_sd)
+    rows = []
+    for row in range(len(ways)):
+        record: dict[str, Any] = {
+            "workload": ways.workloads[ways.workload[row]],
+            "gpu": ways.gpu_types[ways.gpu[row]],
+            "gpus": int(ways.gpus[row]),
+            "nodes": int(ways.nodes[row]),
+            "samples": float(ways.samples[row]),
+            "passes": int(ways.passes[row]),
+            **dict.fromkeys(("seconds", "samples_per_second", "low", "high", "log_sd", "source")),
+        }
+        if np.isfinite(times.seconds[row]):
+            rate = float(ways.samples_per_step[row] / times.seconds[row])
+            record |= {
+                "seconds": float(times.seconds[row]),
+                "samples_per_second": rate,
+                "low": rate / float(spread[row]),
+                "high": rate * float(spread[row]),
+                "log_sd": float(times.log_sd[row]),
+                "source": Source(int(times.source[row])).name.lower(),
+            }
+        if with_measured:
+            record["measured_seconds"] = float(measured.seconds[row])
+        rows.append(record)
+    return rows
+
+
+SHOWN = 60
+"""Rows of the table."""
+
+
+def _view(rows: Sequence[dict[str, Any]], with_measured: bool) -> Iterator[RenderableType]:
+    from optsched.cli.tables import count, name, number, rounded, table
+
+    cells = []
+    for row in rows[:SHOWN]:
+        head = [name(row["workload"]), name(row["gpu"]), str(row["gpus"]), str(row["nodes"])]
+        head.append(number(row["samples"]) + (f" x {row['passes']}" if row["passes"] > 1 else ""))
+        if row["seconds"] is None:
+            told = ["unknown", "", "", ""]
+        else:
+            told = [rounded(row["samples_per_second"]), f"{rounded(row['low'])} - {rounded(row['high'])}"]
+            told += [rounded(row["seconds"]), row["source"]]
+        if with_measured:
+            told[2] = rounded(row["gpus"] * row["samples"] * row["passes"] / row["measured_seconds"])
+        cells.append(head + told)
+    last = "measured" if with_measured else "s/step"
+    columns = ["workload", "GPU type", "GPUs", "nodes", "batch", "samples/s", "90 %", last, "source"]
+    yield table(*columns, rows=cells, left=2)
+    if len(rows) > SHOWN:
+        yield f"... and {count(len(rows) - SHOWN, 'more way')} (use --json)"

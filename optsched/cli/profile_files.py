@@ -1,0 +1,102 @@
+"""Which profiles a command reads, and which models it fits: what the commands below ``optsched model`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from optsched.cli import values
+from optsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from optsched.formats.profiles import Repeats
+    from optsched.performance.profiles import Profiles
+
+PROFILES, MODELS = "Profiles", "Models"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the files of profiles do not say themselves."""
+
+    workload: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Workload of tables that name none.", rich_help_panel=PROFILES),
+    ] = None
+    gpu: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE", help="GPU type of tables that name none.", rich_help_panel=PROFILES),
+    ] = None
+    gpus_per_node: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Of tables that do not tell nodes.", rich_help_panel=PROFILES),
+    ] = None
+    repeats: Annotated[
+        str | None,
+        typer.Option(
+            metavar="first|all", rich_help_panel=PROFILES,
+            help="Which of several measurements of one way to run count (AdaptDL's files: first, else all).",
+        ),
+    ] = None  # fmt: skip
+
+    def read(self, files: Sequence[str]) -> Profiles:
+        """The profiles in files and folders."""
+        from optsched.formats.profiles import read_profiles
+
+        return read_profiles(
+            files,
+            workload=self.workload,
+            gpu=self.gpu,
+            gpus_per_node=values.whole(self.gpus_per_node, "--gpus-per-node"),
+            repeats=cast("Repeats | None", self.repeats),
+        )
+
+
+ProfileFiles = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PROFILES...", show_default=False,
+        help="Measured steps: CSV files or folders of them, or tables of Gavel (json) or ElasticFlow.",
+    ),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Models:
+    """What is fitted."""
+
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model", "-m", metavar="NAME[:KEY=VALUE,...]", rich_help_panel=MODELS, show_default=False,
+            help="See `optsched model list`. Can be repeated.",
+        ),
+    ] = None  # fmt: skip
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", "-O", metavar="KEY=VALUE", rich_help_panel=MODELS,
+            help="Option of the model, where there is one. Can be repeated.",
+        ),
+    ] = None  # fmt: skip
+
+    @property
+    def wanted(self) -> list[tuple[str, dict[str, Any]]]:
+        """What --model and -O give; names are checked."""
+        from optsched.fitting import time_model, time_models
+
+        if not self.model:
+            raise UsageError(f"no model is named, expected --model with one of {', '.join(time_models()) or '(none)'}")
+        pairs = [values.named(text, "--model") for text in self.model]
+        further = values.pairs(self.option or (), "-O")
+        if further and len(pairs) > 1:
+            raise UsageError("-O beside several models: give each its options as --model NAME:KEY=VALUE")
+        for name, own in pairs:
+            time_model(name)
+            for key in further:
+                if key in own:
+                    raise UsageError(f"--model {name}: {key} is given twice")
+        return [(name, {**own, **further}) for name, own in pairs]

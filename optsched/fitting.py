@@ -1,0 +1,210 @@
+"""Models of a step's time by name: fitted to profiles, written to files, asked about ways to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from optsched.assembly import make_model
+from optsched.errors import InvalidInput, UsageError
+from optsched.instance import FORMAT as INSTANCE_FORMAT
+from optsched.instance import Instance
+from optsched.instance.reading import show
+from optsched.performance.batches import MOST_PER_GPU, NAME, PER_GPU
+from optsched.performance.composed import MODELS
+from optsched.performance.configurations import Configurations
+from optsched.performance.evaluation import Evaluation, Fit, evaluate
+from optsched.performance.files import check_performance
+from optsched.performance.profiles import Profiles
+from optsched.performance.protocol import Feasibility, JobBatch
+from optsched.performance.splits import SPLITS
+from optsched.performance.times import TimeModel, Times
+from optsched.performance.ways import Ways
+from optsched.registry import load_model, names
+
+CHAIN = "chain"
+
+Wanted = str | tuple[str, Mapping[str, Any]]
+"""A model by name, or with options."""
+
+
+def time_models() -> list[str]:
+    """Names of the models that are fitted to profiles."""
+    return [name for name in names("performance model") if _is_fitted(name)]
+
+
+def _is_fitted(name: str) -> bool:
+    owner = load_model(name)
+    return isinstance(owner, type) and issubclass(owner, TimeModel)
+
+
+def time_model(name: str) -> type[TimeModel]:
+    """The class of a model that is fitted to profiles; raises `UsageError` for any other name."""
+    owner = load_model(name)
+    if not (isinstance(owner, type) and issubclass(owner, TimeModel)):
+        raise UsageError(f"{name} is not fitted to profiles, expected one of {', '.join(time_models())}")
+    return owner
+
+
+def fit_model(profiles: Profiles, models: Wanted | Sequence[Wanted], **options: Any) -> dict[str, Any]:
+    """Fit models to measurements.
+
+    Parameters
+    ----------
+    profiles : Profiles
+    models : str, (str, mapping), or a sequence of these
+        A name, or several: a `chain` of them, where each speaks of what those before it do not know.
+    **options
+        Of the model, where it is one name.
+
+    Returns
+    -------
+    dict
+        A performance object: for ``optsched.load(..., performance=...)``, `predict_times` and
+        `optsched.write_model`.
+
+    Raises
+    ------
+    UsageError
+        A name that there is not, or that of a model that is not fitted, or options for several models.
+    InvalidInput
+        The measurements cannot determine the model, or an option of it is wrong.
+    """
+    wanted = _listed(models)
+    if not wanted:
+        raise UsageError("no model is named")
+    if options and (len(wanted) > 1 or wanted[0][1]):
+        raise UsageError("options beside several models: give each its own, as (name, options)")
+    owners = [(time_model(name), {**own, **options}) for name, own in wanted]  # names first, before anything is fitted
+    if len(profiles) < 2:
+        found = "no measurement" if len(profiles) == 0 else "one single measurement"
+        raise InvalidInput("profiles", found, "at least two: a fit is not determined by less")
+    fitted = [check_performance(owner.fit(profiles, own).document(), "") for owner, own in owners]
+    return fitted[0] if len(fitted) == 1 else {"model": CHAIN, MODELS: fitted}
+
+
+def _listed(models: Wanted | Sequence[Wanted]) -> list[tuple[str, Mapping[str, Any]]]:
+    if isinstance(models, str):
+        return [(models, {})]
+    if len(models) == 2 and isinstance(models[0], str) and isinstance(models[1], Mapping):
+        return [(models[0], models[1])]
+    return [pair for item in models if not isinstance(item, Mapping) for pair in _listed(item)]
+
+
+def evaluate_models(
+    profiles: Profiles,
+    models: Wanted | Sequence[Wanted],
+    splits: Sequence[tuple[str, Mapping[str, Any]]] | None = None,
+    *,
+    chain: bool = False,
+    seeds: int = 1,
+    nominal: float = 0.9,
+) -> Evaluation:
+    """Fit models to parts of profiles, and judge them by the rest.
+
+    Parameters
+    ----------
+    profiles : Profiles
+    models : str, (str, mapping), or a sequence of these
+        Each is judged by itself.
+    splits : sequence of (name, options), optional
+        `optsched.performance.splits.SPLITS`; by default all of them.
+    chain : bool
+        Judge the chain of all models too.
+    seeds, nominal
+        See `optsched.performance.evaluation.evaluate`.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    UsageError
+        A model or a split that there is not.
+    """
+    wanted = _listed(models)
+    for name, _ in wanted:
+        time_model(name)
+    if not wanted:
+        raise UsageError("no model is named")
+    contenders = fits(wanted) | ({CHAIN: chain_fit(wanted)} if chain else {})
+    chosen = [(name, {}) for name in SPLITS] if splits is None else splits
+    return evaluate(profiles, contenders, chosen, seeds=seeds, nominal=nominal)
+
+
+def fits(models: Sequence[Wanted]) -> dict[str, Fit]:
+    """How models are fitted, by the names under which `optsched.performance.evaluation.evaluate` tells them."""
+    return {_told(item): _fit(item) for item in models}
+
+
+def chain_fit(models: Sequence[Wanted]) -> Fit:
+    """How a chain of models is fitted."""
+    return _fit(*models)
+
+
+def _fit(*models: Wanted) -> Fit:
+    def fit(profiles: Profiles) -> Any:
+        document = fit_model(profiles, models)
+        return lambda ways: predict_times(document, ways)
+
+    return fit
+
+
+def _told(item: Wanted) -> str:
+    ((name, options),) = _listed(item)
+    return name + "".join(f":{key}={show(value)}" for key, value in options.items())
+
+
+def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
+    """What the model of a performance object says of ways to run.
+
+    A model of a step's time is asked itself. Any other, such as a chain, speaks for the jobs of an instance only; it is
+    asked about one that has a workload for each name and batch, and a pool for each GPU type.
+
+    Raises
+    ------
+    InvalidInput
+        The document is not one of a model.
+    """
+    document = check_performance(document, "")
+    owner = load_model(document["model"]) if document["model"] in names("performance model") else None
+    if isinstance(owner, type) and issubclass(owner, TimeModel):
+        return owner.from_document({key: value for key, value in document.items() if key != "model"}).times(ways)
+    kinds, kind = np.unique(np.stack([ways.workload, ways.samples, ways.passes], axis=1), axis=0, return_inverse=True)
+    instance = _instance(ways, kinds, document)
+    rows = np.arange(len(ways), dtype=np.int64)
+    minus = np.full(len(ways), -1, np.int64)
+    jobs = JobBatch(kind.ravel().astype(np.int64), minus, np.zeros(len(ways), bool), ways.gpus)
+    configurations = Configurations(ways.gpu, ways.gpus, ways.nodes, np.ones(len(ways)), np.zeros(len(ways), np.int64))
+    told = make_model(instance, document).predict(jobs, configurations, edges=(rows, rows))
+    ok = told.feasible == Feasibility.OK
+    seconds = np.full(len(ways), np.nan)
+    seconds[ok] = ways.gpus[ok] / told.rate[ok]  # a step of the instance is what one GPU does in a step
+    return Times(seconds, told.log_sd, told.source)
+
+
+def _instance(ways: Ways, kinds: Any, document: Mapping[str, Any]) -> Instance:
+    """An instance without jobs in which every way can be told: row by row its kinds of workloads and its GPU types."""
+    most_gpus, most_nodes = (int(column.max(initial=1)) for column in (ways.gpus, ways.nodes))
+    workloads = {
+        str(row): {
+            "parameters": {NAME: ways.workloads[int(workload)], PER_GPU: samples * passes, MOST_PER_GPU: samples}
+        }
+        for row, (workload, samples, passes) in enumerate(kinds.tolist())
+    }
+    pools = [
+        {"name": str(row), "gpu": gpu, "nodes": most_nodes, "gpus_per_node": most_gpus}
+        for row, gpu in enumerate(ways.gpu_types)
+    ]
+    return Instance.from_document(
+        {
+            "format": INSTANCE_FORMAT,
+            "cluster": {"pools": pools},
+            "performance": dict(document),
+            "workloads": workloads,
+            "jobs": [],
+        }
+    )

@@ -1,0 +1,147 @@
+"""Import of ElasticFlow's files (Gu et al., ASPLOS 2023): throughput tables and a trace become an instance.
+
+A trace is a CSV table with a job a line: ``job_id``, ``submit_time``, ``iteration``, ``model_name``, ``ddl``,
+``batch_size``, ``num_gpu``, perhaps ``best_effort``; the names of the ITP traces (``submission_time``,
+``num_iteration``, ``deadline``) will do. Times are in seconds on one clock, deadlines too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from optsched.errors import InvalidInput, UsageError
+from optsched.formats.csv_text import Kind, Row, Table, read_table
+from optsched.formats.profiles import read_profiles
+from optsched.instance.documents import FORMAT
+from optsched.instance.reading import listed, read_bytes, show
+from optsched.performance.batches import BATCH, NAME
+
+COLUMNS: dict[str, Kind] = {
+    "job_id": "text", "submit_time": "number", "iteration": "number", "model_name": "text", "ddl": "number",
+    "batch_size": "number", "num_gpu": "whole", "duration": "number", "best_effort": "whole",
+    "real_iteration": "number", "real_duration": "number",
+}  # fmt: skip
+SYNONYMS = {"submission_time": "submit_time", "num_iteration": "iteration", "deadline": "ddl"}
+REQUIRED = ("job_id", "submit_time", "iteration", "model_name", "ddl", "batch_size", "num_gpu")
+
+Rates = Mapping[str, Mapping[str, Mapping[int, float]]]
+"""iterations/s by workload, pool and GPUs."""
+
+
+def import_elasticflow(
+    tables: Mapping[str, str | Path],
+    trace: str | Path,
+    pools: Mapping[str, tuple[int, int]],
+    *,
+    at: float | None = None,
+    rigid: bool = False,
+    name: str = "elasticflow",
+) -> dict[str, Any]:
+    """Make an ``optsched-instance/1`` document of throughput tables and a trace.
+
+    A model with a batch size becomes a workload such as ``vgg16/64``; an iteration is a step. A job may run on every
+    number of GPUs that the tables have for it.
+
+    Parameters
+    ----------
+    tables : mapping from str to path
+        Of each pool the folder (or file) with the throughputs of its GPUs.
+    trace : path
+    pools : mapping from str to (int, int)
+        Nodes, and GPUs of a node.
+    at : float, optional
+        Take the jobs that have arrived by then; ``now`` is ``at``. By default all jobs, and ``now`` is the first
+        arrival.
+    rigid : bool
+        Jobs run on the GPUs that they ask for, and on no other number.
+    name : str
+        Of the instance.
+
+    Returns
+    -------
+    dict
+        Plain data, as `Instance.from_document` takes it.
+
+    Raises
+    ------
+    InvalidInput
+        With file, line and column: a wrong cell, a job that the tables do not have.
+    UsageError
+        Pools without a table, or tables without a pool.
+    """
+    if not pools or set(pools) != set(tables):
+        raise UsageError(f"found pools {listed(pools)} and tables of {listed(tables)}, expected a table for each pool")
+    rates = _rates(tables, pools)
+    jobs = read_table(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED, SYNONYMS)
+    taken = [row for row in jobs.rows if at is None or float(row.cells["submit_time"]) <= at]
+    if not jobs.rows:
+        raise InvalidInput(str(trace), "no line below the first", "at least one job")
+    documents = [_job(jobs, row, rates, rigid) for row in taken]
+    used = dict.fromkeys(document["workload"] for document in documents)
+    return {
+        "format": FORMAT,
+        "name": name,
+        "now": min(float(row.cells["submit_time"]) for row in jobs.rows) if at is None else float(at),
+        "cluster": {
+            "pools": [
+                {"name": pool, "gpu": pool, "nodes": nodes, "gpus_per_node": gpus}
+                for pool, (nodes, gpus) in pools.items()
+            ]
+        },
+        "workloads": {workload: _workload(workload, rates[workload]) for workload in used},
+        "jobs": documents,
+    }
+
+
+def _rates(tables: Mapping[str, str | Path], pools: Mapping[str, tuple[int, int]]) -> Rates:
+    """What the tables say, pool by pool."""
+    rates: dict[str, dict[str, dict[int, float]]] = {}
+    for pool, source in tables.items():
+        measured = read_profiles(source, gpu=pool, gpus_per_node=pools[pool][1])
+        ways = measured.ways
+        columns = (ways.workload, ways.gpus, ways.samples_per_step, 1 / measured.seconds)
+        for workload, gpus, batch, rate in zip(*(column.tolist() for column in columns), strict=True):
+            by_pool = rates.setdefault(_named(ways.workloads[workload], batch), {})
+            by_pool.setdefault(pool, {})[gpus] = rate
+    return rates
+
+
+def _named(model: str, batch: float) -> str:
+    return f"{model}/{batch:.10g}"
+
+
+def _workload(name: str, rates: Mapping[str, Mapping[int, float]]) -> dict[str, Any]:
+    model, _, batch = name.rpartition("/")
+    return {
+        "throughput": {
+            pool: {str(gpus): rate for gpus, rate in sorted(by_count.items())} for pool, by_count in rates.items()
+        },
+        "parameters": {NAME: model, BATCH: float(batch)},
+    }
+
+
+def _job(jobs: Table, row: Row, rates: Rates, rigid: bool) -> dict[str, Any]:
+    cells = row.cells
+    workload = _named(str(cells["model_name"]), float(cells["batch_size"]))
+    if workload not in rates:
+        expected = f"a model and batch of the tables: {listed(sorted(rates))}"
+        raise InvalidInput(jobs.place(row, "model_name"), show(workload), expected)
+    arrival, deadline = float(cells["submit_time"]), float(cells["ddl"])
+    if deadline < arrival:
+        raise InvalidInput(jobs.place(row, "ddl"), show(deadline), f"a time from the arrival on, {arrival:g}")
+    document: dict[str, Any] = {
+        "id": str(cells["job_id"]),
+        "workload": workload,
+        "gpus": int(cells["num_gpu"])
+        if rigid
+        else _range(sorted({k for one in rates[workload].values() for k in one})),
+        "steps": float(cells["iteration"]),
+        "arrival": arrival,
+    }
+    return document if cells.get("best_effort") == 1 else document | {"deadline": deadline}
+
+
+def _range(counts: Sequence[int]) -> dict[str, Any]:
+    return {"min": counts[0], "max": counts[-1], "levels": list(counts)}

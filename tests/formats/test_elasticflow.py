@@ -1,0 +1,123 @@
+"""Import of ElasticFlow's tables and traces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import optsched
+from optsched.cli.main import main
+from optsched.errors import InvalidInput, UsageError
+from optsched.formats.elasticflow import import_elasticflow
+from optsched.instance import Instance
+
+DATA = Path(__file__).parents[2] / "../shared/data/elasticflow"
+PUBLIC = pytest.mark.skipif(not DATA.is_dir(), reason="the public data sets are not beside the project")
+HEAD = "job_id,submit_time,iteration,model_name,ddl,batch_size,num_gpu,duration\n"
+TRACE = HEAD + "x,100,1000,vgg,400,64,2,300\ny,150,500,bert,9000,8,1,50\nz,200,7,vgg,300,128,4,10\n"
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    for gpu, rates in (("T4", "1.0,1.5,0,2.0"), ("A100", "4.0,6.0,9.0,nan")):
+        folder = tmp_path / f"throughputs_{gpu}"
+        folder.mkdir()
+        (folder / "vgg.csv").write_text(f"global_batch_size,1,2,3,4\n64,{rates}\n128,{rates}\n")
+    (tmp_path / "throughputs_A100" / "bert.csv").write_text("global_batch_size,1,2\n8,0.5,0.75\n")
+
+    def make(trace: str = TRACE, pools: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+        (tmp_path / "trace.csv").write_text(trace)
+        sizes = {"A100": (2, 2), "T4": (4, 1)} if pools is None else pools
+        tables = {pool: tmp_path / f"throughputs_{pool}" for pool in sizes}
+        return import_elasticflow(tables, tmp_path / "trace.csv", sizes, **more)
+
+    return make
+
+
+def test_workloads_have_the_rates_of_the_tables(make: Make) -> None:
+    document = make()
+    assert document["workloads"]["vgg/64"] == {
+        "throughput": {"A100": {"1": 4.0, "2": 6.0, "3": 9.0}, "T4": {"1": 1.0, "2": 1.5, "4": 2.0}},
+        "parameters": {"profile": "vgg", "batch": 64.0},
+    }
+    assert document["workloads"]["bert/8"]["throughput"] == {"A100": {"1": 0.5, "2": 0.75}}
+    assert list(document["workloads"]) == ["vgg/64", "bert/8", "vgg/128"]
+
+
+def test_jobs_may_run_on_every_number_of_gpus_of_the_tables(make: Make) -> None:
+    document = make()
+    assert document["jobs"][0] == {
+        "id": "x", "workload": "vgg/64", "gpus": {"min": 1, "max": 4, "levels": [1, 2, 3, 4]}, "steps": 1000.0,
+        "arrival": 100.0, "deadline": 400.0,
+    }  # fmt: skip
+    assert [job["gpus"] for job in make(rigid=True)["jobs"]] == [2, 1, 4]
+    assert (document["now"], [pool["nodes"] for pool in document["cluster"]["pools"]]) == (100.0, [2, 4])
+    solution = optsched.solve(Instance.from_document(make(at=200)), "max-throughput")
+    assert solution.status == "optimal" and solution.unplaced == ()
+
+
+def test_the_jobs_that_have_arrived(make: Make) -> None:
+    document = make(at=150.0)
+    assert [job["id"] for job in document["jobs"]] == ["x", "y"] and document["now"] == 150.0
+    assert make(at=1.0)["jobs"] == []
+
+
+def test_names_of_the_itp_traces_and_best_effort(make: Make) -> None:
+    itp = TRACE.replace("submit_time,iteration", "submission_time,num_iteration").replace("ddl", "deadline")
+    assert make(itp) == make()
+    text = HEAD.replace("\n", ",best_effort\n") + "x,100,1000,vgg,400,64,2,300,1\ny,100,1000,vgg,400,64,2,300,0\n"
+    assert [job.get("deadline") for job in make(text)["jobs"]] == [None, 400.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (HEAD, "trace.csv: found no line below the first, expected at least one job"),
+        (HEAD + "x,1,2,gpt,3,64,1,2\n", 'trace.csv:2:model_name: found "gpt/64", expected a model and batch'),
+        (HEAD + "x,1,2,vgg,3,65,1,2\n", 'trace.csv:2:model_name: found "vgg/65", expected a model and batch'),
+        (HEAD + "x,5,2,vgg,3,64,1,2\n", "trace.csv:2:ddl: found 3.0, expected a time from the arrival on, 5"),
+        (HEAD + "x,5,two,vgg,9,64,1,2\n", 'trace.csv:2:iteration: found "two", expected a number'),
+        ("job_id,submit_time\n", "trace.csv:1: found no column iteration"),
+    ],
+)  # fmt: skip
+def test_wrong_traces(make: Make, text: str, words: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        make(text)
+    assert words in str(caught.value)
+
+
+def test_pools_and_tables_go_together(make: Make, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="expected a table for each pool"):
+        make(pools={})
+    with pytest.raises(UsageError, match="found pools A100 and tables of T4"):
+        import_elasticflow({"T4": tmp_path}, tmp_path / "trace.csv", {"A100": (1, 1)})
+
+
+def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = make(name="elasticflow", at=150.0)
+    given = ["import", "elasticflow", str(tmp_path / "trace.csv"), "--at", "150", "-o", str(tmp_path / "made.json")]
+    for gpu, size in (("A100", "2x2"), ("T4", "4")):
+        given += ["--table", f"{gpu}={tmp_path / f'throughputs_{gpu}'}", "--pool", f"{gpu}={size}"]
+    assert main(given) == 0 and capsys.readouterr().out == f"{tmp_path / 'made.json'}: 2 jobs, 2 pools\n"
+    made = json.loads((tmp_path / "made.json").read_text())
+    assert Instance.from_document(made).sha256 == Instance.from_document(expected).sha256
+    for more, words in (
+        (["--table", "T4"], "--table: found 'T4', expected POOL=FOLDER"),
+        (["--table", "T4=x"], "--table: T4 is given twice"),
+        (["--pool", "T4=1"], "--pool: a pool is given twice"),
+        (["--pool", "K80=1"], "expected a table for each pool"),
+    ):
+        assert main([*given, *more]) == 2 and words in capsys.readouterr().err
+
+
+@PUBLIC
+def test_the_public_traces() -> None:
+    for gpu, trace in (("A100", "itp_traces/195job.csv"), ("T4", "traces_for_ElasticFlow/elasticVpollux_e.csv")):
+        document = import_elasticflow({gpu: DATA / f"throughputs_{gpu}"}, DATA / trace, {gpu: (16, 4)})
+        instance = Instance.from_document(document)
+        assert len(instance.jobs_table) == 195

@@ -1,0 +1,140 @@
+"""Models by name: fitted, written and read again to the byte, asked alone and in chains."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_time_model import Linear, planted
+
+from optsched import performance, registry
+from optsched.errors import InvalidInput, UsageError
+from optsched.fitting import chain_fit, fit_model, fits, predict_times, time_models
+from optsched.performance import Source
+from optsched.performance.evaluation import evaluate
+from optsched.performance.files import model_bytes, read_model
+from optsched.performance.profiles import Profiles
+
+PROFILES = planted()
+BERT, VGG = (PROFILES.take(np.flatnonzero(PROFILES.ways.workload == row)) for row in (0, 1))
+
+
+@pytest.fixture(autouse=True)
+def linear(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The small model is in the catalogue."""
+    monkeypatch.setitem(performance.CATALOGUE, Linear.name, f"{Linear.__module__}:Linear")
+    registry.catalogue.cache_clear()
+    yield
+    registry.catalogue.cache_clear()
+
+
+FITTED = [name for name in performance.CATALOGUE if name in time_models()]
+"""Every model of the catalogue that is fitted to profiles, but for those that need more than times."""
+
+
+@pytest.mark.parametrize("name", [Linear.name, *FITTED])
+def test_a_saved_model_is_the_same_model(name: str, tmp_path: Path) -> None:
+    try:
+        document = fit_model(PROFILES, name)
+    except InvalidInput as error:
+        pytest.skip(f"{name} cannot be fitted to times alone: {error}")
+    data = model_bytes(document)
+    assert data.startswith(b'{\n "format": "optsched-model/1"')
+    path = tmp_path / "model.json"
+    path.write_bytes(data)
+    again = read_model(path)
+    assert again == document and model_bytes(again) == data
+    reloaded = registry.load_model(name).from_document({k: v for k, v in again.items() if k != "model"})  # type: ignore[attr-defined]
+    assert model_bytes(reloaded.document()) == data
+    told, told_again = predict_times(document, PROFILES.ways), predict_times(again, PROFILES.ways)
+    for one, other in ((told.seconds, told_again.seconds), (told.log_sd, told_again.log_sd)):
+        assert one.tobytes() == other.tobytes()
+    assert told.source.tolist() == told_again.source.tolist()
+    assert model_bytes(fit_model(PROFILES, name)) == data  # the same profiles, the same bytes
+
+
+def test_a_model_is_asked_as_it_is() -> None:
+    model = Linear.fit(PROFILES, {})
+    told = predict_times(fit_model(PROFILES, Linear.name), PROFILES.ways)
+    assert told.seconds.tolist() == model.times(PROFILES.ways).seconds.tolist()
+
+
+def test_a_chain_asks_each_where_the_others_are_silent() -> None:
+    chain = {"model": "chain", "models": [fit_model(BERT, Linear.name), fit_model(VGG, Linear.name)]}
+    told = predict_times(chain, PROFILES.ways)
+    expected = [predict_times(fit_model(part, Linear.name), PROFILES.ways) for part in (BERT, VGG)]
+    first = np.isfinite(expected[0].seconds)
+    np.testing.assert_allclose(told.seconds, np.where(first, *(times.seconds for times in expected)), rtol=1e-12)
+    assert told.log_sd.tolist() == np.where(first, *(times.log_sd for times in expected)).tolist()
+    assert set(told.source.tolist()) == {Source.PARAMETRIC}
+    several = fit_model(PROFILES, [Linear.name, (Linear.name, {"floor": 0.5})])
+    assert [part["model"] for part in several["models"]] == [Linear.name, Linear.name]
+    assert several["models"][1]["log_sd"] >= 0.5
+
+
+def test_a_chain_counts_passes_and_leaves_the_unknown_unknown() -> None:
+    chain = {"model": "chain", "models": [fit_model(BERT, Linear.name)]}
+    given = Profiles.of(
+        workload=["bert", "bert", "gpt", "bert"], gpu=["T4", "T4", "T4", "H100"], gpus=[4, 4, 4, 4], nodes=[2, 2, 2, 2],
+        samples=[7.3, 7.3, 8, 8], passes=[3, 1, 1, 1], seconds=[1, 1, 1, 1],
+    )  # fmt: skip
+    told = predict_times(chain, given.ways).seconds
+    alone = predict_times(chain["models"][0], given.ways).seconds  # type: ignore[index]
+    np.testing.assert_allclose(told, alone, rtol=1e-12)
+    assert told[0] == pytest.approx(3 * told[1]) and np.isnan(told[2:]).all()
+    assert np.isnan(predict_times({"model": "table"}, given.ways).seconds).all()
+
+
+def test_models_and_chains_are_evaluated_by_name() -> None:
+    models = fits([Linear.name, (Linear.name, {"floor": 0.3})]) | {"both": chain_fit([Linear.name, Linear.name])}
+    found = evaluate(PROFILES, models, [("random", {})])
+    assert [row.model for row in found.rows if row.workload is None] == [
+        Linear.name,
+        f"{Linear.name}:floor=0.3",
+        "both",
+    ]
+    assert found.rows[0].mape == pytest.approx(found.rows[6].mape)
+
+
+@pytest.mark.parametrize(
+    ("models", "options", "error", "words"),
+    [
+        ("table", {}, UsageError, "table is not fitted to profiles, expected one of "),
+        ("polux", {}, UsageError, "unknown performance model 'polux'"),
+        ([], {}, UsageError, "no model is named"),
+        ([Linear.name, Linear.name], {"floor": 1}, UsageError, "options beside several models"),
+        (Linear.name, {"roof": 1}, InvalidInput, "performance.roof: found an unknown option"),
+    ],
+)
+def test_wrong_words(models: object, options: dict[str, object], error: type[Exception], words: str) -> None:
+    with pytest.raises(error) as caught:
+        fit_model(PROFILES, models, **options)  # type: ignore[arg-type]
+    assert words in str(caught.value)
+
+
+def test_one_measurement_determines_nothing() -> None:
+    with pytest.raises(InvalidInput, match="profiles: found one single measurement, expected at least two"):
+        fit_model(PROFILES.take(np.array([0])), Linear.name)
+    with pytest.raises(InvalidInput, match="found no measurement"):
+        fit_model(PROFILES.take(np.array([], np.int64)), Linear.name)
+
+
+def test_documents_that_are_no_models() -> None:
+    for document, words in (
+        ({"model": "nothing"}, 'performance.model: found "nothing", expected one of'),
+        ({"model": Linear.name}, "performance.per_sample: found nothing"),
+        ({}, "model: found nothing"),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            predict_times(document, PROFILES.ways)
+        assert words in str(caught.value)
+
+
+def test_files_that_are_no_models(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps({"model": "table"}))
+    with pytest.raises(InvalidInput, match='format: found null, expected "optsched-model/1"'):
+        read_model(path)
