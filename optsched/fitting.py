@@ -15,7 +15,7 @@ from optsched.instance.reading import show
 from optsched.performance.batches import MOST_PER_GPU, NAME, PER_GPU
 from optsched.performance.composed import MODELS
 from optsched.performance.configurations import Configurations
-from optsched.performance.evaluation import Evaluation, Fit, evaluate
+from optsched.performance.evaluation import Evaluation, Fit, Predict, evaluate
 from optsched.performance.files import check_performance
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Feasibility, JobBatch
@@ -130,27 +130,37 @@ def evaluate_models(
         time_model(name)
     if not wanted:
         raise UsageError("no model is named")
-    contenders = fits(wanted) | ({CHAIN: chain_fit(wanted)} if chain else {})
+    contenders = fits(wanted, chain)
     chosen = [(name, {}) for name in SPLITS] if splits is None else splits
     return evaluate(profiles, contenders, chosen, seeds=seeds, nominal=nominal)
 
 
-def fits(models: Sequence[Wanted]) -> dict[str, Fit]:
-    """How models are fitted, by the names under which `optsched.performance.evaluation.evaluate` tells them."""
-    return {_told(item): _fit(item) for item in models}
+def fits(models: Sequence[Wanted], chain: bool = False) -> dict[str, Fit]:
+    """How models are fitted, by the names under which `optsched.performance.evaluation.evaluate` tells them.
 
+    With ``chain`` also the chain of all, of which no model is fitted twice to the same `Profiles` in a row.
+    """
+    last: list[Profiles] = []
+    documents: dict[str, dict[str, Any]] = {}
 
-def chain_fit(models: Sequence[Wanted]) -> Fit:
-    """How a chain of models is fitted."""
-    return _fit(*models)
+    def fitted(item: Wanted, profiles: Profiles) -> dict[str, Any]:
+        if not last or last[0] is not profiles:
+            last[:] = [profiles]
+            documents.clear()
+        name = _told(item)
+        if name not in documents:
+            documents[name] = fit_model(profiles, item)
+        return documents[name]
 
+    def fit(*items: Wanted) -> Fit:
+        def fit_all(profiles: Profiles) -> Predict:
+            parts = [fitted(item, profiles) for item in items]
+            document = parts[0] if len(parts) == 1 else {"model": CHAIN, MODELS: parts}
+            return lambda ways: predict_times(document, ways)
 
-def _fit(*models: Wanted) -> Fit:
-    def fit(profiles: Profiles) -> Any:
-        document = fit_model(profiles, models)
-        return lambda ways: predict_times(document, ways)
+        return fit_all
 
-    return fit
+    return {_told(item): fit(item) for item in models} | ({CHAIN: fit(*models)} if chain else {})
 
 
 def _told(item: Wanted) -> str:

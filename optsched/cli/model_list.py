@@ -44,5 +44,5 @@ def catalogue() -> list[dict[str, Any]]:
         owner: Any = load_model(name)
         kind = FITTED if issubclass(owner, TimeModel) else COMPOSED if issubclass(owner, ComposedModel) else STATED
         summary = " ".join(inspect.cleandoc(owner.__doc__ or "").split("\n\n")[0].split())
-        found.append({"name": name, "made_of": kind, "summary": summary.removesuffix(".")})
+        found.append({"name": name, "made_of": kind, "summary": summary.rstrip(".,:")})
     return found

@@ -173,21 +173,20 @@ def evaluate(
     rows: list[ErrorRow] = []
     points: list[Points] = []
     for told, parts in cut:
-        for name, fit in models.items():
-            found, refused = [], ""
-            for seed, split in parts:
+        found: dict[str, list[tuple[int, IntArray, Times]]] = {name: [] for name in models}
+        refused = dict.fromkeys(models, "" if parts else "nothing in these profiles can be left out")
+        for seed, split in parts:
+            train, ways = profiles.take(split.train), profiles.ways.take(split.test)
+            for name, fit in models.items():  # of the same object: a chain takes over what its parts have fitted
                 if on_fit is not None:
                     on_fit(name, told)
                 try:
-                    times = fit(profiles.take(split.train))(profiles.ways.take(split.test))
+                    found[name].append((seed, split.test, fit(train)(ways)))
                 except InvalidInput as error:
-                    refused = refused or str(error)
-                else:
-                    found.append((seed, split.test, times))
-            points.append(_points(name, told, profiles, found))
-            if not parts:
-                refused = "nothing in these profiles can be left out"
-            rows += _rows(points[-1], profiles, len(found), nominal, refused)
+                    refused[name] = refused[name] or str(error)
+        for name in models:
+            points.append(_points(name, told, profiles, found[name]))
+            rows += _rows(points[-1], profiles, len(found[name]), nominal, refused[name])
     return Evaluation(profiles, nominal, tuple(rows), tuple(points))
 
 

@@ -12,7 +12,7 @@ from small_time_model import Linear, planted
 
 from optsched import performance, registry
 from optsched.errors import InvalidInput, UsageError
-from optsched.fitting import chain_fit, fit_model, fits, predict_times, time_models
+from optsched.fitting import fit_model, fits, predict_times, time_models
 from optsched.performance import Source
 from optsched.performance.evaluation import evaluate
 from optsched.performance.files import model_bytes, read_model
@@ -88,15 +88,16 @@ def test_a_chain_counts_passes_and_leaves_the_unknown_unknown() -> None:
     assert np.isnan(predict_times({"model": "table"}, given.ways).seconds).all()
 
 
-def test_models_and_chains_are_evaluated_by_name() -> None:
-    models = fits([Linear.name, (Linear.name, {"floor": 0.3})]) | {"both": chain_fit([Linear.name, Linear.name])}
-    found = evaluate(PROFILES, models, [("random", {})])
-    assert [row.model for row in found.rows if row.workload is None] == [
-        Linear.name,
-        f"{Linear.name}:floor=0.3",
-        "both",
-    ]
+def test_models_and_chains_are_evaluated_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = fits([Linear.name, (Linear.name, {"floor": 0.3})], chain=True)
+    counted: list[int] = []
+    plain = Linear.fit.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(Linear, "fit", classmethod(lambda *given: (counted.append(1), plain(*given))[1]))
+    found = evaluate(PROFILES, models, [("random", {})], seeds=3)
+    told = [row.model for row in found.rows if row.workload is None]
+    assert told == [Linear.name, f"{Linear.name}:floor=0.3", "chain"]
     assert found.rows[0].mape == pytest.approx(found.rows[6].mape)
+    assert len(counted) == 3 * 2  # the chain takes over what its parts have fitted
 
 
 @pytest.mark.parametrize(
