@@ -14,6 +14,7 @@ from optsched.performance.sizes import PoolSizes
 
 CATALOGUE = {
     "chain": "optsched.performance.chain:Chain",
+    "pollux": "optsched.performance.parametric.pollux:Pollux",
     "table": "optsched.performance.table:TableModel",
 }
 """Models by name, loaded on demand."""
