@@ -17,8 +17,8 @@ class BottleneckLaw:
     """Seconds of a step of w workers and p servers, without any measured speed of several workers.
 
     A worker computes t_c seconds per step alone, sends a gradient of S bytes and fetches as many; the p servers, among
-    which parameters are split evenly, do u seconds of work per gradient in all and have W bytes/s each way each, as does
-    a worker:
+    which parameters are split evenly, do u seconds of work per gradient in all; each server and worker has W bytes/s in
+    each direction:
 
         asynchronous  f(w, p) = min( w / (t_c + 2 S / W_worker),  p W_server / S,  p / u )
         synchronous   t(w, p) = t_c / w + max( 2 S / W_worker,  2 w S / (p W_server),  w u / p )
@@ -27,8 +27,8 @@ class BottleneckLaw:
     training the steps of all workers count, and a queue at the busiest resource is the limit.
 
     This is the idea of Cynthia (H. Zheng et al., ICPP 2019: worker compute against use of the servers' CPU and
-    network); the formulas are this project's own. Cynthia's exact published formula was not available and is unverified,
-    so nothing here should be read as a reproduction of it.
+    network); the formulas are this project's own. Cynthia's exact published formula was not available: that this agrees
+    with it is unverified.
 
     Attributes
     ----------
