@@ -61,6 +61,16 @@ def test_a_missing_count_is_between_its_neighbours_and_never_beyond() -> None:
     assert np.isnan(seconds[4:]).all()
 
 
+def test_a_fixed_batch_is_interpolated_by_its_own_points() -> None:
+    profiles = Profiles.of(
+        workload=["bert"] * 3, gpu=["t4"] * 3, gpus=[1, 4, 16], samples=[64, 16, 4], seconds=[8.0, 4.0, 1.0]
+    )
+    model = Interpolation.fit(profiles, {})
+    seconds = model.times(at([2, 8, 2, 32], [1, 1, 1, 1], [32, 8, 64, 2])).seconds
+    np.testing.assert_allclose(seconds[:2], [32**0.5, 2.0], rtol=1e-12)
+    assert np.isnan(seconds[2:]).all()  # another batch; beyond
+
+
 def test_what_is_not_known_is_not_said() -> None:
     model = Interpolation.fit(grid(power, SHAPES, [8]), {})
     assert np.isnan(model.times(at([1], [1], [9])).seconds[0])  # one m makes no line

@@ -57,7 +57,8 @@ class Interpolation(TimeModel):
     2. k and n measured with at least two other m: t(m) = a + b m, a, b >= 0, least squares of relative errors. The line
        goes on beyond the measured m;
     3. k between measured ones on as many nodes, or else of as many GPUs per node: log throughput k m / t, piecewise
-       linear in log k, each end by 1 or 2. Never beyond the measured k;
+       linear in log k, between two ends with as many samples per step, or else with m by 1 or 2. Never beyond the
+       measured k;
     4. else unknown (NaN): the next model of a ``chain`` is asked. So are steps of several passes that were not
        measured exactly so.
 
@@ -139,18 +140,26 @@ class Interpolation(TimeModel):
         return Times(seconds, log_sd, source)
 
     def _between(self, ways: Ways) -> FloatArray:
-        """Step 3: throughput in proportion to a power of k between two measured k, so that t is too."""
+        """Step 3: at as many samples per step, else at as many per GPU; on as many nodes, else of equal density."""
+        points = self.points
         found = np.full(len(ways), np.nan)
-        for spread in ("nodes", "density"):
-            rows = np.flatnonzero(np.isnan(found))
-            if len(rows):
-                found[rows] = _power_law(self.points, ways.take(rows), spread)
+        for fixed_batch in (True, False):
+            for density in (False, True):
+                rows = np.flatnonzero(np.isnan(found))
+                some = ways.take(rows)
+                if fixed_batch:
+                    low, high = points.between_batches(some, density)
+                    below, above = (np.where(row >= 0, points.seconds[row], np.nan) for row in (low, high))
+                    found[rows] = _power_law(some, points.gpus[low], points.gpus[high], below, above)
+                else:
+                    low, high, fewer, more = points.between(some, density)
+                    below, above = points.seconds_at(low, some.samples), points.seconds_at(high, some.samples)
+                    found[rows] = _power_law(some, fewer, more, below, above)
         return found
 
 
-def _power_law(points: Points, ways: Ways, spread: str) -> FloatArray:
-    low, high, fewer, more = points.between(ways, spread)
-    below, above = points.seconds_at(low, ways.samples), points.seconds_at(high, ways.samples)
+def _power_law(ways: Ways, fewer: IntArray, more: IntArray, below: FloatArray, above: FloatArray) -> FloatArray:
+    """Throughput k m / t in proportion to a power of k between two k, so that t is too, at fixed m or fixed k m."""
     with np.errstate(divide="ignore", invalid="ignore"):
         place = np.where(more > fewer, np.log(ways.gpus / fewer) / np.log(more / fewer), 0.0)
         seconds: FloatArray = np.exp((1 - place) * np.log(below) + place * np.log(above))

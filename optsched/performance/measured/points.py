@@ -111,31 +111,55 @@ class Points:
 
     # --- series -------------------------------------------------------------------------------------------------------
 
-    def between(self, ways: Ways, spread: str) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    def between(self, ways: Ways, density: bool) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """The measured shapes around each way in its series: rows of shapes and their k, below and above; -1 for none.
 
-        A series is what was measured of a pair on the same number of nodes (``spread`` "nodes"), or with the same
-        number of GPUs on the fullest node ("density").
+        A series is what was measured of a pair on the same number of nodes, or (``density``) with the same number of
+        GPUs on the fullest node.
         """
         first = self._shapes[1]
-        cell, gpus, nodes = self.cell[first], self.gpus[first], self.nodes[first]
-        if spread == "nodes":
-            of_shapes, wanted = nodes, ways.nodes
-        else:
-            of_shapes, wanted = -(-gpus // nodes), ways.max_per_node
-        values = np.unique(of_shapes)
-        series = cell * (len(values) + 1) + _rank(values, of_shapes)
-        order = np.lexsort((gpus, series))
-        place = (self.cells.find(ways) * (len(values) + 1) + _rank(values, wanted)).astype(np.float64)
-        # one sorted key of (series, k): k < 2^31 and few series keep it exact in float64 up to 2^22 series
-        keys = series[order] * 2.0**31 + gpus[order]
-        at = np.searchsorted(keys, place * 2.0**31 + ways.gpus)
-        below, above = np.maximum(at - 1, 0), np.minimum(at, len(order) - 1)
-        low, high = order[below], order[above]
-        low_ok = (at > 0) & (series[low] == place)
-        high_ok = (at < len(order)) & (series[high] == place)
-        both = low_ok & high_ok
-        return np.where(both, low, -1), np.where(both, high, -1), gpus[low], gpus[high]
+        series, place = _series(self.nodes[first], self.gpus[first], ways, density)
+        width = int(max(series.max(), place.max(initial=0))) + 1
+        low, high = _bracket(
+            self.cell[first] * width + series, self.gpus[first], self.cells.find(ways) * width + place, ways.gpus
+        )
+        gpus = self.gpus[first]
+        return low, high, gpus[low], gpus[high]
+
+    def between_batches(self, ways: Ways, density: bool) -> tuple[IntArray, IntArray]:
+        """The measured points of one pass around each way with as many samples per step; -1 for none."""
+        single = np.flatnonzero(self.passes == 1)
+        if len(single) == 0:
+            return np.full(len(ways), -1), np.full(len(ways), -1)
+        batch = self.samples[single] * self.gpus[single]
+        batches = np.unique(batch)
+        series, place = _series(self.nodes[single], self.gpus[single], ways, density)
+        width = int(max(series.max(), place.max(initial=0))) + 1
+        series = (self.cell[single] * (len(batches) + 1) + _rank(batches, batch)) * width + series
+        place = (self.cells.find(ways) * (len(batches) + 1) + _rank(batches, ways.samples_per_step)) * width + place
+        low, high = _bracket(series, self.gpus[single], place, ways.gpus)
+        return np.where(low >= 0, single[low], -1), np.where(high >= 0, single[high], -1)
+
+
+def _series(nodes: IntArray, gpus: IntArray, ways: Ways, density: bool) -> tuple[IntArray, IntArray]:
+    """What points, and ways, of one series have in common."""
+    of_points, wanted = (-(-gpus // nodes), ways.max_per_node) if density else (nodes, ways.nodes)
+    values = np.unique(of_points)
+    return _rank(values, of_points), _rank(values, wanted)
+
+
+def _bracket(series: IntArray, gpus: IntArray, place: IntArray, wanted: IntArray) -> tuple[IntArray, IntArray]:
+    """Rows with the nearest k at or above, and below, in the series of each place; -1 where one of them is missing."""
+    order = np.lexsort((gpus, series))
+    values = np.unique(series)
+    keys = _rank(values, series)[order] * 2**31 + gpus[order]
+    asked = _rank(values, place) * 2**31 + wanted
+    at = np.searchsorted(keys, asked)
+    low, high = order[np.maximum(at - 1, 0)], order[np.minimum(at, len(order) - 1)]
+    exact = (at < len(order)) & (gpus[high] == wanted)
+    low = np.where(exact, high, low)
+    both = ((at > 0) | exact) & (at < len(order)) & (series[low] == place) & (series[high] == place)
+    return np.where(both, low, -1), np.where(both, high, -1)
 
 
 def points_of(rows: Sequence[tuple[tuple[str, str], int, int, float, int, float]]) -> Points:
