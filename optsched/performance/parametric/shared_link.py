@@ -69,6 +69,9 @@ class SharedLink(TimeModel):
     The source is `PRIOR` over links that were never measured. log_sd is the root mean square of the log residuals of
     the pair on the level, else stated: 0.25 where the link was measured with other workloads, 0.4 where it was not.
 
+    The form (c), the start of the fit and the widths of the priors were chosen with Sia's profiles in view, and the fit
+    has several optima of nearly equal worth: on other clusters errors for unseen pairs may well be larger than there.
+
     References
     ----------
     Ring: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH", 2005;
