@@ -3,10 +3,10 @@
 Each row: task, bar (the best figure known for the task, whatever the method), ours, naive baseline; all are mean
 (median) absolute percentage errors, averaged over seeds.
 
-The form, priors and start of `shared-link` were chosen among about 25 variants by looking at the rows "type with a 1-GPU
-profile", so those figures flatter it (variants that seemed as sensible gave 28 to 34 %), and the other rows on Sia's
-profiles have not been blind to it either. Everything on Gavel's and ElasticFlow's tables, and all figures of `pollux`,
-`usl`, `amdahl` and `interpolation`, come from fits whose constants were not changed after looking.
+The form, priors and start of `shared-link` were chosen among about 25 variants by looking at the rows "type with a
+1-GPU profile", so those figures flatter it (variants that seemed as sensible gave 28 to 34 %), and the other rows on
+Sia's profiles have not been blind to it either. Everything on Gavel's and ElasticFlow's tables, and all figures of
+`pollux`, `usl`, `amdahl` and `interpolation`, come from fits whose constants were not changed after looking.
 """
 
 from __future__ import annotations
