@@ -15,14 +15,19 @@ from optsched.performance.protocol import (
 from optsched.performance.sizes import PoolSizes
 
 CATALOGUE = {
+    "amdahl": "optsched.performance.parametric.scaling:Amdahl",
     "analytic": "optsched.performance.analytic.model:AnalyticModel",
     "cached": "optsched.performance.composed.cached:CachedModel",
     "chain": "optsched.performance.composed.chain:Chain",
+    "interpolation": "optsched.performance.measured.interpolation:Interpolation",
     "noisy": "optsched.performance.composed.noisy:NoisyModel",
     "online": "optsched.performance.composed.online:OnlineModel",
     "oracle": "optsched.performance.composed.oracle:OracleModel",
+    "pollux": "optsched.performance.parametric.pollux:Pollux",
     "prior": "optsched.performance.prior:Prior",
+    "shared-link": "optsched.performance.parametric.shared_link:SharedLink",
     "table": "optsched.performance.table:TableModel",
+    "usl": "optsched.performance.parametric.scaling:UniversalScalability",
 }
 """Models by name, loaded on demand."""
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from optsched.arrays import FloatArray
 from optsched.instance import Instance
+from optsched.performance.adaptive import AdaptiveBatches
 from optsched.performance.batches import Batches
 from optsched.performance.configurations import Configurations
 from optsched.performance.profiles import Profiles
@@ -81,7 +82,8 @@ class TimesOnInstance:
     """A `TimeModel` as the performance model of an instance.
 
     With B samples per step of the job (`Batches`) and t seconds for a step of k x passes x m samples, the rate is
-    k x passes x m / (t B) steps/s.
+    k x passes x m / (t B) steps/s. Workloads with gradient noise take the batch size with the best goodput in each way
+    (`AdaptiveBatches`); their rate is goodput / B0, in steps/s of their first batch size.
     """
 
     per_workload = True
@@ -91,6 +93,7 @@ class TimesOnInstance:
         self.version = 0
         self.model = model
         self.batches = Batches.of(instance)
+        self.adaptive = AdaptiveBatches.of(instance)
         self._gpu_types = tuple(pool.gpu for pool in instance.cluster.pools)
 
     def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
@@ -99,6 +102,8 @@ class TimesOnInstance:
         workload, pool = jobs.workload[job], configurations.pool[configuration]
         gpus, nodes = configurations.gpus[configuration], configurations.nodes[configuration]
         samples, passes = self.batches.split(workload, gpus)
+        adaptive = self.adaptive.known[workload]
+        samples[adaptive] = 1.0  # until it is chosen
         asked = np.flatnonzero(
             (samples > 0) & (pool >= 0) & (gpus > 0) & (nodes > 0) & (configurations.share[configuration] == 1)
         )
@@ -106,17 +111,34 @@ class TimesOnInstance:
             workload[asked], pool[asked], gpus[asked], nodes[asked], samples[asked], passes[asked],
             self.batches.names, self._gpu_types,
         )  # fmt: skip
+        ways, steps = self._with_steps(ways)
         times = self.model.times(ways)
         rate, log_sd = np.zeros(len(job)), np.zeros(len(job))
         feasible = np.full(len(job), Feasibility.NO_RATE, np.uint8)
         feasible[samples == 0] = Feasibility.ZERO_RATE  # more GPUs than samples
+        feasible[asked[steps == 0]] = Feasibility.ZERO_RATE  # more GPUs than the largest batch
         source = np.zeros(len(job), np.uint8)
-        said = np.isfinite(times.seconds)
+        said = np.isfinite(times.seconds) & (steps > 0)
         rows = asked[said]
-        rate[rows] = self.batches.steps(workload[rows], ways.samples_per_step[said]) / times.seconds[said]
+        rate[rows] = steps[said] / times.seconds[said]
         log_sd[rows], source[rows] = times.log_sd[said], times.source[said]
         feasible[rows] = Feasibility.OK
         return Prediction(rate.reshape(shape), log_sd.reshape(shape), feasible.reshape(shape), source.reshape(shape))
+
+    def _with_steps(self, ways: Ways) -> tuple[Ways, FloatArray]:
+        """The ways with the batch sizes that they take, and how many of the job's steps one step of each is worth."""
+        steps = self.batches.steps(ways.workload, ways.samples_per_step)
+        adaptive = np.flatnonzero(self.adaptive.known[ways.workload])
+        if len(adaptive) == 0:
+            return ways, steps
+        some = ways.take(adaptive)
+        best = self.adaptive.choose(some, lambda asked: self.model.times(asked).seconds)
+        samples, passes = ways.samples.copy(), ways.passes.copy()
+        samples[adaptive], passes[adaptive] = best.samples, best.passes
+        ways = ways.with_batches(samples, passes)
+        gain = self.adaptive.noise.take(some.workload).gain(ways.samples_per_step[adaptive])
+        steps[adaptive] = np.where(best.goodput > 0, gain, best.goodput)  # else 0 or NaN
+        return ways, steps
 
     def observe(self, observations: Observations) -> set[int]:
         """A fitted model does not learn while it runs; `online` wraps it for that."""

@@ -57,6 +57,10 @@ class Ways:
         names = ("workload", "gpu", "gpus", "nodes", "samples", "passes")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
+    def with_batches(self, samples: FloatArray, passes: IntArray) -> Ways:
+        """The same ways with other batches."""
+        return replace(self, samples=samples, passes=passes)
+
     def workload_among(self, rows: Mapping[str, int]) -> IntArray:
         """Row of each way's workload in another list of names, -1 where it is not in it."""
         return np.array([*(rows.get(name, -1) for name in self.workloads), -1], np.int64)[self.workload]

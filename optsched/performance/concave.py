@@ -1,0 +1,82 @@
+"""Concave envelopes of scaling curves: what formulations need that trade GPUs at the margin."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from optsched.arrays import FloatArray
+
+
+def concave_envelope(k: ArrayLike, rates: ArrayLike, *, from_zero: bool = False) -> FloatArray:
+    """The least concave curve over k that is nowhere below the rates: the upper hull of the points (k, rate).
+
+    Measured curves are often neither concave nor monotone (of ElasticFlow's 23, 12 are not concave); whoever takes
+    marginal gains for granted replaces them by this and tells `envelope_gap`.
+
+    Parameters
+    ----------
+    k : array of shape (K,)
+        Strictly growing numbers of GPUs.
+    rates : array of shape (K,) or (N, K)
+        Finite rates, one curve per row.
+    from_zero : bool
+        Whether the hull also goes through the origin (0 GPUs, rate 0), so that gains per GPU never grow from the first
+        GPU on; k must be above 0 then.
+
+    Returns
+    -------
+    FloatArray
+        Of the rates' shape; equal to them, bit for bit, at the hull's corners.
+
+    Raises
+    ------
+    ValueError
+        If k does not grow, or shapes differ, or a rate is not finite.
+    """
+    x, y = np.asarray(k, np.float64), np.asarray(rates, np.float64)
+    if x.ndim != 1 or y.shape[-1:] != x.shape or y.ndim > 2:
+        raise ValueError(f"rates of shape (K,) or (N, K) are needed for K = {x.size} counts, found {y.shape}")
+    if (np.diff(x) <= 0).any() or (from_zero and x.size and x[0] <= 0):
+        raise ValueError("k must grow strictly, and be above 0 where the hull goes through 0")
+    if not np.isfinite(y).all():
+        raise ValueError("rates must be finite; leave unknown counts out")
+    curves = y.reshape(-1, x.size)
+    if from_zero:
+        x = np.concatenate([[0.0], x])
+        curves = np.concatenate([np.zeros((len(curves), 1)), curves], axis=1)
+    envelope = _upper_hull(x, curves)[:, int(from_zero) :]
+    return np.maximum(envelope.reshape(y.shape), y)  # rounding may leave a chord an ulp below a point on it
+
+
+def _upper_hull(x: FloatArray, curves: FloatArray) -> FloatArray:
+    """Walk all curves at once from corner to corner: the next corner is where the slope from here is steepest."""
+    count, width = curves.shape
+    envelope = curves.copy()
+    corner = np.zeros(count, np.int64)
+    every = np.arange(count)
+    place = np.arange(width)
+    for _ in range(width - 1):
+        ahead = place > corner[:, np.newaxis]
+        if not ahead.any():
+            break
+        run = np.where(ahead, x - x[corner][:, np.newaxis], 1.0)
+        start = curves[every, corner][:, np.newaxis]
+        slope = np.where(ahead, (curves - start) / run, -np.inf)
+        following = np.where(
+            ahead.any(axis=1), width - 1 - slope[:, ::-1].argmax(axis=1), corner
+        )  # the farthest of equally steep ones
+        chord = start + np.where(ahead, slope.max(axis=1, initial=-np.inf, keepdims=True), 0.0) * run
+        inside = ahead & (place < following[:, np.newaxis])
+        envelope[inside] = chord[inside]
+        corner = following
+    return envelope
+
+
+def envelope_gap(rates: ArrayLike, envelope: ArrayLike) -> FloatArray:
+    """Largest relative excess of the envelope over each curve, (envelope - rate) / envelope; 0 for concave curves."""
+    y, upper = np.asarray(rates, np.float64), np.asarray(envelope, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess = np.where(upper > y, (upper - y) / np.abs(upper), 0.0)
+    gap: FloatArray = excess.max(axis=-1, initial=0.0)
+    return gap

@@ -1,0 +1,92 @@
+"""Loss curves of training and the epoch at which they have converged (Optimus)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import least_squares
+
+from optsched.arrays import FloatArray
+from optsched.errors import InvalidInput
+from optsched.instance.reading import show
+
+LATER = 4.0
+"""sigma is divided by this from each third of the curve to the next."""
+LEAST_EPOCHS = 3
+MOST_EPOCHS = 100
+
+
+@dataclass(frozen=True)
+class LossCurve:
+    """l(e) = 1 / (a e + b) + c, with a, c at least 0 and b above 0; e in epochs."""
+
+    a: float
+    b: float
+    c: float
+
+    def loss(self, epochs: ArrayLike) -> FloatArray:
+        """l(e)."""
+        loss: FloatArray = 1.0 / (self.a * np.asarray(epochs, np.float64) + self.b) + self.c
+        return loss
+
+    def convergence_epoch(self, threshold: float = 0.01, window: int = 1, most: int = MOST_EPOCHS) -> int:
+        """First whole epoch e with  l(e - window) - l(e) < threshold x l(0); ``most`` if there is none before it.
+
+        Raises
+        ------
+        InvalidInput
+            If the threshold or the window is not above 0.
+        """
+        if not threshold > 0:
+            raise InvalidInput("threshold", show(threshold), "a share of the first loss, above 0")
+        if window < 1:
+            raise InvalidInput("window", show(window), "a whole number of epochs, at least 1")
+        epochs = np.arange(window, most + 1)
+        still = self.loss(epochs - window) - self.loss(epochs) < threshold * self.loss(0)
+        return int(epochs[still.argmax()]) if still.any() else most
+
+
+def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
+    """The curve with the least squares of weighted residuals; later thirds of the points weigh 4 and 16 times as much.
+
+    Raises
+    ------
+    InvalidInput
+        Fewer than 3 different epochs, or numbers that are none.
+
+    References
+    ----------
+    Y. Peng et al., "Optimus", EuroSys 2018, section 3.1, and its repository, ``scheduler/estimator.py``.
+    """
+    e, loss = np.asarray(epochs, np.float64), np.asarray(losses, np.float64)
+    if e.shape != loss.shape or e.ndim != 1:
+        raise InvalidInput("losses", f"shape {loss.shape}", f"{e.size} values, one for each epoch")
+    for name, column, least in (("epochs", e, -1e-300), ("losses", loss, 0.0)):
+        wrong = np.flatnonzero(~((column > least) & np.isfinite(column)))
+        if len(wrong):
+            expected = "a finite number above 0" if name == "losses" else "a finite number of at least 0"
+            raise InvalidInput(f"{name}[{wrong[0]}]", show(float(column[wrong[0]])), expected)
+    if len(np.unique(e)) < LEAST_EPOCHS:
+        raise InvalidInput("epochs", f"{len(np.unique(e))} different ones", f"at least {LEAST_EPOCHS}")
+    order = np.argsort(e, kind="stable")
+    e, loss = e[order], loss[order]
+    weight = LATER ** np.floor(3 * np.arange(len(e)) / len(e))
+    length, size = max(float(e.max()), 1e-12), float(loss.max())
+    x, y = e / length, loss / size
+
+    def residuals(z: FloatArray) -> FloatArray:
+        values: FloatArray = (1.0 / (z[0] * x + z[1]) + z[2] - y) * weight
+        return values
+
+    best, curve = np.inf, np.zeros(3)
+    for bend in (1.0, 10.0, 100.0):
+        for floor in (0.0, 0.9 * float(y.min())):
+            start = np.array([bend, 1.0 / max(float(y[0]) - floor, 1e-3), floor])
+            bounds = ([0.0, 1e-9, 0.0], [np.inf, np.inf, np.inf])
+            found = least_squares(residuals, start, bounds=bounds, x_scale=np.maximum(start, 0.1), max_nfev=500)
+            if found.cost < best:
+                best, curve = float(found.cost), found.x
+    a, b, c = curve.tolist()
+    return LossCurve(a / (size * length), b / size, c * size)

@@ -1,0 +1,1 @@
+"""Models that repeat what was measured, and go between it."""

@@ -1,0 +1,103 @@
+"""Coefficients of pairs (workload, GPU type): gathered for many ways at once, kept by names in documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import AnyArray, FloatArray, IntArray
+from optsched.performance.profiles import Profiles
+from optsched.performance.ways import Ways
+
+CHUNK = 8192
+"""Ways worked on at a time: their intermediate arrays stay in the cache."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The pairs (workload, GPU type) that a model knows, numbered.
+
+    Attributes
+    ----------
+    pairs : tuple of (str, str)
+        Without repetition.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    @cached_property
+    def workloads(self) -> dict[str, int]:
+        """Row of each workload, in order of first appearance."""
+        return {name: row for row, name in enumerate(dict.fromkeys(workload for workload, _ in self.pairs))}
+
+    @cached_property
+    def gpu_types(self) -> dict[str, int]:
+        """Row of each GPU type, in order of first appearance."""
+        return {name: row for row, name in enumerate(dict.fromkeys(gpu for _, gpu in self.pairs))}
+
+    def finder(self, ways: Ways, each: int = 1) -> Callable[[slice], IntArray]:
+        """A function of rows of the ways: ``each`` times the number of the pair of each, ``len(self)`` if not known.
+
+        That is the first row of a pair in tables with ``each`` rows per pair, which end in rows of NaN. An index of -1
+        (no workload) leads to the names' last, unknown row when it is wrapped around.
+        """
+        known = dict(zip(self.pairs, range(0, each * len(self), each), strict=True))
+        table = np.full((len(ways.workloads) + 1, len(ways.gpu_types) + 1), each * len(self), np.int64)
+        for row, workload in enumerate(ways.workloads):
+            for column, gpu in enumerate(ways.gpu_types):
+                table[row, column] = known.get((workload, gpu), each * len(self))
+        flat_table, width = table.ravel(), table.shape[1]
+        return lambda rows: flat_table.take(ways.workload[rows] * width + ways.gpu[rows], mode="wrap")
+
+    def find(self, ways: Ways) -> IntArray:
+        """Number of the pair of each way, ``len(self)`` where it is not known."""
+        return self.finder(ways)(slice(None))
+
+
+def columns(rows: Sequence[Sequence[float]], width: int, each: int = 1) -> FloatArray:
+    """Coefficients by column, shape (width, R + each); the last rows are NaN, for pairs that are not known."""
+    return np.ascontiguousarray(np.array([*rows, *[[np.nan] * width] * each], np.float64).reshape(-1, width).T)
+
+
+def gather(table: AnyArray, rows: IntArray, work: AnyArray) -> AnyArray:
+    """``table[rows]`` in the memory of ``work``, for rows that are known to be in the table."""
+    return table.take(rows, mode="clip", out=work[: len(rows)])
+
+
+def chunks(length: int) -> Iterator[slice]:
+    """Slices of `CHUNK` rows, which cover all."""
+    for start in range(0, length, CHUNK):
+        yield slice(start, min(start + CHUNK, length))
+
+
+def split(profiles: Profiles) -> dict[tuple[str, str], Profiles]:
+    """Measurements of each pair (workload, GPU type), in order of first appearance."""
+    ways = profiles.ways
+    number = ways.workload * len(ways.gpu_types) + ways.gpu
+    found, first, inverse = np.unique(number, return_index=True, return_inverse=True)
+    order = np.argsort(inverse, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(inverse, minlength=len(found)))[:-1]) if len(found) else []
+    return {
+        (ways.workloads[ways.workload[first[row]]], ways.gpu_types[ways.gpu[first[row]]]): profiles.take(parts[row])
+        for row in np.argsort(first, kind="stable")
+    }
+
+
+def by_names(pairs: Sequence[tuple[str, str]], values: Sequence[Any]) -> dict[str, dict[str, Any]]:
+    """Values by workload, then GPU type, as documents have them."""
+    nested: dict[str, dict[str, Any]] = {}
+    for (workload, gpu), value in zip(pairs, values, strict=True):
+        nested.setdefault(workload, {})[gpu] = value
+    return nested
+
+
+def flat(nested: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], Any]:
+    """Values of a document by pair (workload, GPU type)."""
+    return {(workload, gpu): value for workload, by_gpu in nested.items() for gpu, value in by_gpu.items()}

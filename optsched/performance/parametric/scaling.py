@@ -1,0 +1,161 @@
+"""The ``amdahl`` and ``usl`` models: how a fixed batch scales over GPUs, whatever the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.optimize import nnls
+
+from optsched.arrays import FloatArray
+from optsched.errors import InvalidInput
+from optsched.instance.documents import Document, Name, NonEmpty, NonNegative, Positive
+from optsched.instance.reading import join, validate
+from optsched.performance.parametric.cells import Cells, by_names, columns, flat, split
+from optsched.performance.parametric.fitting import check_some, within
+from optsched.performance.profiles import Profiles
+from optsched.performance.protocol import Source
+from optsched.performance.times import TimeModel, Times
+from optsched.performance.ways import Ways
+
+LOG_SD = 0.1
+"""Stated where no more was measured than coefficients are fitted."""
+SAME_BATCH = 1e-6
+"""Batches that differ relatively by less are the same."""
+
+
+class ScalingOptions(Document):
+    """The fit has no options."""
+
+
+class CurveDocument(Document):
+    """The law of one batch of a workload on a GPU type."""
+
+    batch: Positive
+    work: Positive
+    serial: NonNegative = 0.0
+    crosstalk: NonNegative = 0.0
+    log_sd: NonNegative = LOG_SD
+
+
+class ScalingDocument(Document):
+    """Laws by workload, then GPU type, one for each batch."""
+
+    curves: dict[Name, dict[Name, NonEmpty[CurveDocument]]]
+
+
+class Amdahl(TimeModel):
+    """Seconds of a step of a fixed batch on k GPUs, of which a share s of the work L cannot be divided.
+
+        t = L (1 + s (k - 1)) / k
+
+    One law per workload, GPU type and batch (samples per step of the whole job); nodes are not looked at. With L and
+    L s at least 0 the law is linear, t = L / k + (L s) (k - 1) / k, and fitted by non-negative least squares of
+    relative errors. A batch that was not measured is unknown (NaN); one that was is known in each split that rounds it
+    up to whole samples of all GPUs. log_sd is the root mean square of the log residuals, by degrees of freedom. A curve
+    with one k alone is taken for perfectly divisible (s = 0).
+
+    References
+    ----------
+    G. Amdahl, "Validity of the single processor approach to achieving large scale computing capabilities", 1967.
+    """
+
+    name = "amdahl"
+    terms: ClassVar[int] = 2
+
+    def __init__(self, curves: Mapping[tuple[str, str], tuple[CurveDocument, ...]]) -> None:
+        self.curves = dict(curves)
+        self.cells = Cells(tuple(curves))
+        rows = [(cell, curve) for cell, pair in enumerate(curves) for curve in curves[pair]]
+        self._batches = np.unique([curve.batch for _, curve in rows])
+        rank = np.searchsorted(self._batches, [curve.batch for _, curve in rows]) + 1
+        self._keys = np.array([cell for cell, _ in rows], np.int64) * (len(self._batches) + 1) + rank
+        order = np.argsort(self._keys, kind="stable")
+        self._keys = self._keys[order]
+        told = [
+            (rows[row][1].batch, rows[row][1].work, rows[row][1].serial, rows[row][1].crosstalk, rows[row][1].log_sd)
+            for row in order
+        ]
+        self._table = columns(told, 5)
+
+    @classmethod
+    def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
+        """One law for each batch of each pair that was measured."""
+        validate(ScalingOptions, dict(options), "options")
+        check_some(profiles)
+        curves = {}
+        for pair, part in split(profiles).items():
+            with within(pair):
+                curves[pair] = tuple(cls._fit_batches(part))
+        return cls(curves)
+
+    @classmethod
+    def _fit_batches(cls, part: Profiles) -> list[CurveDocument]:
+        batch = part.ways.samples_per_step
+        order = np.argsort(batch, kind="stable")
+        ends = np.flatnonzero(np.diff(batch[order]) > SAME_BATCH * batch[order][1:]) + 1
+        return [cls._fit_curve(part.take(rows), float(batch[rows].min())) for rows in np.split(order, ends)]
+
+    @classmethod
+    def _fit_curve(cls, part: Profiles, batch: float) -> CurveDocument:
+        k, t = part.ways.gpus.astype(np.float64), part.seconds
+        counts = len(np.unique(part.ways.gpus))  # no more coefficients than counts
+        terms = np.stack([1 / k, (k - 1) / k, k - 1], axis=1)[:, : min(cls.terms, counts)]
+        found, _ = nnls(terms / t[:, np.newaxis], np.ones(len(t)))
+        work, serial, crosstalk = np.concatenate([found, np.zeros(3 - len(found))]).tolist()
+        if work == 0:
+            raise InvalidInput("seconds", "no part that shrinks with more GPUs", "a step that several GPUs share")
+        residual = np.log(terms @ found / t)
+        spare = len(t) - terms.shape[1]
+        log_sd = float(np.sqrt(np.sum(residual**2) / spare)) if spare > 0 else LOG_SD
+        return CurveDocument(batch=batch, work=work, serial=serial / work, crosstalk=crosstalk / work, log_sd=log_sd)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """The model of a document; no batch of a pair stands twice."""
+        given = validate(ScalingDocument, dict(document), "performance")
+        for pair, curves in flat(given.curves).items():
+            batches = [curve.batch for curve in curves]
+            for number, curve in enumerate(curves):
+                path = join("performance.curves", [*pair, number])
+                if curve.batch in batches[:number]:
+                    raise InvalidInput(f"{path}.batch", f"{curve.batch:g} again", "each batch once")
+                if curve.crosstalk > 0 and cls.terms < 3:
+                    raise InvalidInput(f"{path}.crosstalk", f"{curve.crosstalk:g}", f"0 in the {cls.name} model")
+        return cls(flat(given.curves))
+
+    def document(self) -> dict[str, Any]:
+        """Laws by workload, GPU type and batch."""
+        laws = [[curve.model_dump() for curve in curves] for curves in self.curves.values()]
+        return {"model": self.name, "curves": by_names(tuple(self.curves), laws)}
+
+    def times(self, ways: Ways) -> Times:
+        """The law of each way's batch."""
+        cell = self.cells.find(ways)
+        least = ways.samples_per_step - ways.gpus * ways.passes  # what rounding up may have added
+        rank = np.searchsorted(self._batches, ways.samples_per_step * (1 + SAME_BATCH), side="right")
+        key = cell * (len(self._batches) + 1) + rank
+        at = np.searchsorted(self._keys, key, side="right") - 1
+        known = (at >= 0) & (self._keys[at] // (len(self._batches) + 1) == cell) if len(self._keys) else at > 0
+        batch, work, serial, crosstalk, log_sd = self._table[:, np.where(known, at, -1)]
+        k = ways.gpus.astype(np.float64)
+        seconds: FloatArray = work * (1 + serial * (k - 1) + crosstalk * k * (k - 1)) / k
+        seconds = np.where(batch > least, seconds, np.nan)
+        return Times(seconds, log_sd, np.full(len(ways), Source.PARAMETRIC, np.uint8))
+
+
+class UniversalScalability(Amdahl):
+    """Amdahl's law with crosstalk, the universal scalability law: every GPU waits for every other one.
+
+        t = L (1 + s (k - 1) + q k (k - 1)) / k
+
+    Fitted as `Amdahl`, t = L / k + (L s) (k - 1) / k + (L q) (k - 1); with two measured k q is 0.
+
+    References
+    ----------
+    N. Gunther, "Guerrilla Capacity Planning", 2007.
+    """
+
+    name = "usl"
+    terms = 3

@@ -1,0 +1,68 @@
+"""What the shared-link model is as a document, and what can be asked of its fit."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Positive
+
+
+class LinkDocument(Document):
+    """A link that all workloads share: bytes/s, seconds per hop, and whether it was measured."""
+
+    bandwidth: Positive
+    latency: NonNegative
+    measured: bool = True
+
+
+class GpuDocument(Document):
+    """A GPU type: its links inside a node and across nodes, and how much many GPUs slow each other's compute down."""
+
+    inside: LinkDocument
+    across: LinkDocument
+    slowdown: NonNegative = 0.0
+
+
+class ComputeDocument(Document):
+    """T_1 = a + b m of a workload on a GPU type, and how far its communication is from what its links say."""
+
+    a: NonNegative
+    b: NonNegative
+    inside: Positive = 1.0
+    across: Positive = 1.0
+    log_sd: Annotated[tuple[NonNegative, NonNegative, NonNegative], Field(strict=False)] = (0.1, 0.25, 0.25)
+
+
+class SharedLinkDocument(Document):
+    """The model; ``compute`` is by workload, then GPU type."""
+
+    g: Annotated[float, Field(ge=1, le=10)] = 2.0
+    gradient_bytes: dict[Name, Positive]
+    gpus: dict[Name, GpuDocument]
+    compute: dict[Name, dict[Name, ComputeDocument]]
+    fitted: PlainObject = Field(default_factory=dict)
+
+
+class StatedLink(Document):
+    """A link that is known, for instance from a data sheet."""
+
+    bandwidth: Positive
+    latency: Positive | None = None
+
+
+class StatedLinks(Document):
+    """Known links of a GPU type."""
+
+    inside: StatedLink | None = None
+    across: StatedLink | None = None
+
+
+class SharedLinkOptions(Document):
+    """How to fit; see `SharedLink.fit`."""
+
+    gradient_bytes: dict[Name, Positive] = Field(default_factory=dict)
+    parameters: dict[Name, Positive] = Field(default_factory=dict)
+    links: dict[Name, StatedLinks] = Field(default_factory=dict)
+    prior: PlainObject | None = None

@@ -1,0 +1,89 @@
+"""The amdahl and usl models."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from optsched.errors import InvalidInput
+from optsched.performance.parametric.scaling import Amdahl, UniversalScalability
+from optsched.performance.profiles import Profiles
+from optsched.performance.ways import Ways
+
+
+def usl(work: float, serial: float, crosstalk: float, k: np.ndarray) -> np.ndarray:
+    return work * (1 + serial * (k - 1) + crosstalk * k * (k - 1)) / k
+
+
+def curve(batch: float, law: tuple[float, float, float], counts: list[int], noise: float = 0.0) -> Profiles:
+    k = np.array(counts, float)
+    seconds = usl(*law, k) * np.exp(noise * np.random.default_rng(0).normal(size=len(k)))
+    return Profiles.of(workload=["w"] * len(k), gpu=["g"] * len(k), gpus=counts, samples=batch / k, seconds=seconds)
+
+
+def at(k: list[int], samples: list[float]) -> Ways:
+    zeros = np.zeros(len(k), np.int64)
+    return Ways(zeros, zeros, np.array(k), zeros + 1, np.array(samples, float), zeros + 1, ("w",), ("g",))
+
+
+def test_planted_laws_are_recovered() -> None:
+    law = (2.0, 0.05, 0.002)
+    found = UniversalScalability.fit(curve(256, law, [1, 2, 4, 8, 64]), {}).curves["w", "g"][0]
+    assert (found.work, found.serial, found.crosstalk) == pytest.approx(law, rel=1e-9)
+    noisy = UniversalScalability.fit(curve(256, law, list(range(1, 65)), 0.05), {}).curves["w", "g"][0]
+    assert (noisy.work, noisy.serial, noisy.crosstalk) == pytest.approx(law, rel=0.2)
+    assert 0.03 < noisy.log_sd < 0.07
+    found = Amdahl.fit(curve(256, (2.0, 0.05, 0.0), [1, 8]), {}).curves["w", "g"][0]
+    assert (found.work, found.serial, found.crosstalk) == pytest.approx((2.0, 0.05, 0.0), rel=1e-9)
+
+
+def test_times_equal_a_scalar_loop() -> None:
+    model = UniversalScalability.from_document(
+        {
+            "curves": {
+                "w": {"g": [
+                    {"batch": 100, "work": 2.0, "serial": 0.1, "crosstalk": 0.01, "log_sd": 0.2},
+                    {"batch": 64, "work": 1.0},
+                ]}
+            }
+        }
+    )  # fmt: skip
+    ways = at([1, 3, 8, 1, 64, 1, 1, 2], [100, 34, 13, 64, 1, 101, 99, 100])
+    times = model.times(ways)
+    first = [float(usl(2.0, 0.1, 0.01, np.array(float(k)))) for k in (1, 3, 8)]
+    np.testing.assert_allclose(times.seconds, [*first, 1.0, 1 / 64, np.nan, np.nan, np.nan], rtol=1e-13)
+    assert times.log_sd[:5].tolist() == [0.2] * 3 + [0.1] * 2
+
+
+def test_too_little_pins_coefficients() -> None:
+    one = UniversalScalability.fit(curve(256, (2.0, 0.5, 0.5), [4]), {}).curves["w", "g"][0]
+    assert (one.serial, one.crosstalk) == (0.0, 0.0)
+    two = UniversalScalability.fit(curve(256, (2.0, 0.05, 0.0), [1, 4]), {}).curves["w", "g"][0]
+    assert two.serial == pytest.approx(0.05) and two.crosstalk == 0.0
+
+
+@pytest.mark.parametrize("model", [Amdahl, UniversalScalability])
+def test_documents_round_trip_exactly(model: type[Amdahl]) -> None:
+    fitted = model.fit(curve(256, (2.0, 0.05, 0.0), [1, 2, 4, 8], 0.1), {})
+    document = json.loads(json.dumps(fitted.document()))
+    assert document.pop("model") == model.name
+    again = model.from_document(document)
+    assert again.document() == fitted.document()
+    ways = at([1, 2, 3, 8], [256, 128, 86, 32])
+    assert (again.times(ways).seconds == fitted.times(ways).seconds).all()
+    assert np.isfinite(again.times(ways).seconds).all()
+
+
+def test_errors_are_told() -> None:
+    with pytest.raises(InvalidInput, match="profiles: found no measurements"):
+        Amdahl.fit(curve(1, (1.0, 0, 0), []), {})
+    curves = [{"batch": 8, "work": 1.0, "crosstalk": 0.1}]
+    with pytest.raises(InvalidInput, match=r"curves\.w\.g\[0\]\.crosstalk: found 0\.1, expected 0 in the amdahl model"):
+        Amdahl.from_document({"curves": {"w": {"g": curves}}})
+    with pytest.raises(InvalidInput, match=r"curves\.w\.g\[1\]\.batch: found 8 again, expected each batch once"):
+        UniversalScalability.from_document({"curves": {"w": {"g": curves * 2}}})
+    rising = Profiles.of(workload=["w"] * 2, gpu=["g"] * 2, gpus=[2, 4], samples=[8, 4], seconds=[1.0, 100.0])
+    with pytest.raises(InvalidInput, match="profiles of w on g: seconds: found no part that shrinks"):
+        Amdahl.fit(rising, {})

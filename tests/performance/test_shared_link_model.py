@@ -1,0 +1,198 @@
+"""The shared-link model: its law, what it takes from one workload to another, its documents."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from time_cases import grid, join, random_ways
+
+from optsched.errors import InvalidInput
+from optsched.performance.parametric.shared_link import SharedLink
+from optsched.performance.parametric.shared_link_fit import log_seconds, rows_of
+from optsched.performance.parametric.shared_link_prior import Parameters, Prior
+from optsched.performance.profiles import Profiles
+from optsched.performance.protocol import Source
+from optsched.performance.ways import Ways
+
+DOCUMENT: dict[str, Any] = {
+    "g": 2.5,
+    "gradient_bytes": {"bert": 4.4e8, "ncf": 2e7, "yolo": 2.5e8},
+    "gpus": {
+        "t4": {
+            "inside": {"bandwidth": 5e9, "latency": 2e-4},
+            "across": {"bandwidth": 1e9, "latency": 5e-4},
+            "slowdown": 0.1,
+        },
+        "a100": {
+            "inside": {"bandwidth": 5e10, "latency": 1e-4},
+            "across": {"bandwidth": 5e9, "latency": 3e-4, "measured": False},
+        },
+    },
+    "compute": {
+        "bert": {"t4": {"a": 0.1, "b": 0.02, "log_sd": [0.01, 0.02, 0.03]}, "a100": {"a": 0.05, "b": 0.005}},
+        "ncf": {"t4": {"a": 0.01, "b": 0.0001, "inside": 1.5, "across": 0.5}},
+        "yolo": {"t4": {"a": 0.2, "b": 0.03}, "a100": {"a": 0.1, "b": 0.01}},
+    },
+}
+SHAPES = [(1, 1), (2, 1), (3, 1), (4, 1), (2, 2), (4, 2), (8, 2), (16, 4), (32, 8)]
+
+
+def scalar(workload: str, gpu: str, k: int, n: int, m: float, passes: int = 1) -> float:
+    compute, types = DOCUMENT["compute"][workload][gpu], DOCUMENT["gpus"][gpu]
+    x = (compute["a"] + compute["b"] * m) * (1 + types.get("slowdown", 0.0) * (1 - 1 / k))
+    if k == 1:
+        return float(passes * x)
+    level = "across" if n > 1 else "inside"
+    link, g = types[level], DOCUMENT["g"]
+    ring = DOCUMENT["gradient_bytes"][workload] * 2 * (k - 1) / k / link["bandwidth"]
+    y = compute.get(level, 1.0) * (ring + 2 * (k - 1) * link["latency"])
+    return float((passes - 1) * x + (x**g + y**g) ** (1 / g))
+
+
+def planted(pairs: list[tuple[str, str]], shapes: list[tuple[int, int]] = SHAPES, noise: float = 0.0) -> Profiles:
+    parts = [
+        grid(lambda k, n, m, pair=pair: scalar(*pair, k, n, m), shapes, [4, 16, 64], noise, seed, pair)
+        for seed, pair in enumerate(pairs)
+    ]
+    return join(*parts)
+
+
+ALL = [("bert", "t4"), ("yolo", "t4"), ("ncf", "t4"), ("bert", "a100"), ("yolo", "a100")]
+STATED = {"gradient_bytes": {"bert": 4.4e8}}
+
+
+def test_times_equal_a_scalar_loop() -> None:
+    model = SharedLink.from_document(DOCUMENT)
+    ways = random_ways(20_000, 1, ("yolo", "x", "bert", "ncf"), ("a100", "t4", "h100"))
+    times = model.times(ways)
+    for row in range(0, 20_000, 7):
+        workload, gpu = ways.workloads[ways.workload[row]], ways.gpu_types[ways.gpu[row]]
+        if gpu not in DOCUMENT["compute"].get(workload, {}):
+            assert np.isnan(times.seconds[row])
+            continue
+        k, n = int(ways.gpus[row]), int(ways.nodes[row])
+        expected = scalar(workload, gpu, k, n, ways.samples[row], int(ways.passes[row]))
+        assert times.seconds[row] == pytest.approx(expected, rel=1e-13)
+        unmeasured = gpu == "a100" and n > 1
+        assert times.source[row] == (Source.PRIOR if unmeasured else Source.PARAMETRIC)
+        if (workload, gpu) == ("bert", "t4"):
+            assert times.log_sd[row] == [0.01, 0.02, 0.03][(k > 1) + (n > 1)]
+
+
+@given(st.floats(1e8, 1e12), st.floats(1.01, 10), st.integers(1, 64))
+def test_more_bandwidth_is_never_slower(bandwidth: float, more: float, k: int) -> None:
+    seconds = []
+    for value in (bandwidth, bandwidth * more):
+        document = copy.deepcopy(DOCUMENT)
+        document["gpus"]["t4"]["inside"]["bandwidth"] = value
+        zero = np.zeros(1, np.int64)
+        ways = Ways(zero, zero, zero + k, zero + 1, np.ones(1), zero + 1, ("bert",), ("t4",))
+        seconds.append(SharedLink.from_document(document).times(ways).seconds[0])
+    assert seconds[1] <= seconds[0] * (1 + 1e-14)
+    if k == 1:
+        assert seconds[0] == pytest.approx(0.12, rel=1e-15)  # no communication
+
+
+def test_derivatives_are_those_of_differences() -> None:
+    random = np.random.default_rng(0)
+    profiles = planted(ALL)
+    at = Parameters(3, 2, 5, 2)
+    ways = profiles.ways
+    cell = np.array([ALL.index((ways.workloads[w], ways.gpu_types[g])) for w, g in zip(ways.workload, ways.gpu)])  # noqa: B905
+    base = np.where(cell < 2, cell, -1)
+    rows = rows_of(profiles, cell, random.uniform(0.1, 1, len(cell)), base, ways.workload, ways.gpu)
+    z = Prior(at, [(0.1, 0.01)] * 2).mean + random.normal(0, 0.3, len(at))
+    slopes = log_seconds(z, at, rows)[1]
+    for index in range(len(at)):
+        step = np.zeros(len(z))
+        step[index] = 1e-6
+        numeric = (log_seconds(z + step, at, rows)[0] - log_seconds(z - step, at, rows)[0]) / 2e-6
+        np.testing.assert_allclose(slopes[:, index], numeric, atol=1e-7)
+
+
+def test_planted_links_are_recovered() -> None:
+    profiles = planted(ALL)
+    model = SharedLink.fit(profiles, STATED)
+    error = np.abs(np.log(model.times(profiles.ways).seconds / profiles.seconds))
+    assert error.mean() < 0.03
+    assert model.given.gradient_bytes["bert"] == pytest.approx(4.4e8, rel=0.1)
+    assert model.given.gpus["t4"].across.bandwidth == pytest.approx(1e9, rel=0.3)
+    assert model.given.gradient_bytes["yolo"] == pytest.approx(2.5e8, rel=0.3)
+    compute = model.given.compute["bert"]["t4"]
+    assert (compute.a, compute.b) == pytest.approx((0.1, 0.02), rel=1e-9)
+
+
+def test_links_serve_a_workload_that_was_profiled_on_one_gpu_only() -> None:
+    alone = planted([("yolo", "t4")], [(1, 1)], 0.02)
+    rest = [pair for pair in ALL if pair != ("yolo", "t4")]
+    model = SharedLink.fit(join(planted(rest, noise=0.02), alone), STATED)
+    wanted = planted([("yolo", "t4")], SHAPES[1:])
+    times = model.times(wanted.ways)
+    shared = np.abs(np.log(times.seconds / wanted.seconds)).mean()
+    linear = np.abs(np.log(np.tile(alone.seconds, len(SHAPES) - 1) / wanted.seconds)).mean()
+    assert shared < 0.05 and shared < linear / 3
+    assert (times.source == Source.PARAMETRIC).all() and (times.log_sd == 0.25).all()
+
+
+def test_links_that_were_never_measured_are_those_of_other_types() -> None:
+    profiles = join(planted([("bert", "t4"), ("yolo", "t4")]), planted([("bert", "a100")], [(1, 1)]))
+    model = SharedLink.fit(profiles, STATED)
+    links = model.given.gpus
+    assert links["a100"].inside.bandwidth == pytest.approx(links["t4"].inside.bandwidth, rel=0.3)
+    times = model.times(planted([("bert", "a100")]).ways)
+    assert times.source[0] == Source.PARAMETRIC and (times.source[3:] == Source.PRIOR).all()
+    assert times.log_sd[3:].tolist() == [0.4] * len(times.log_sd[3:])
+    stated = {"a100": {"inside": {"bandwidth": 5e10, "latency": 1e-4}}}
+    known = SharedLink.fit(profiles, {**STATED, "links": stated})
+    assert known.given.gpus["a100"].inside.bandwidth == pytest.approx(5e10, rel=0.01)
+    assert not known.given.gpus["a100"].inside.measured
+
+
+def test_a_few_steps_are_added_to_an_earlier_model() -> None:
+    earlier = SharedLink.fit(planted(ALL[:4], noise=0.02), STATED)
+    few = join(planted([("yolo", "a100")], [(1, 1)]), planted([("yolo", "a100")], [(2, 1)]))
+    wanted = planted([("yolo", "a100")], [(3, 1), (4, 1)])
+    model = SharedLink.fit(few, {"prior": earlier.document()})
+    assert np.abs(np.log(model.times(wanted.ways).seconds / wanted.seconds)).max() < 0.05
+    assert model.given.gpus["a100"].across.measured  # by the earlier model
+    assert model.given.gpus["t4"].across.bandwidth == pytest.approx(earlier.given.gpus["t4"].across.bandwidth)
+
+
+def test_compute_is_fitted_with_the_rest_where_one_gpu_was_never_measured() -> None:
+    profiles = join(planted(ALL[1:4]), planted([("bert", "t4")], SHAPES[1:]))
+    model = SharedLink.fit(profiles, STATED)
+    compute = model.given.compute["bert"]["t4"]
+    assert compute.a + 64 * compute.b == pytest.approx(0.1 + 64 * 0.02, rel=0.15)
+    single = Profiles.of(workload=["w"], gpu=["g"], gpus=[4], samples=[8], seconds=[1.0])
+    assert SharedLink.fit(single, {}).times(single.ways).seconds[0] == pytest.approx(1.0, rel=0.2)
+
+
+def test_documents_round_trip_exactly() -> None:
+    model = SharedLink.fit(planted(ALL, noise=0.1), STATED)
+    document = json.loads(json.dumps(model.document()))
+    assert document.pop("model") == "shared-link"
+    again = SharedLink.from_document(document)
+    assert again.document() == model.document()
+    ways = planted(ALL).ways
+    assert (again.times(ways).seconds == model.times(ways).seconds).all()
+    assert model.document() == SharedLink.fit(planted(ALL, noise=0.1), STATED).document()
+
+
+def test_errors_are_told() -> None:
+    with pytest.raises(InvalidInput, match="profiles: found no measurements"):
+        SharedLink.fit(planted(ALL).take(np.zeros(0, np.int64)), {})
+    with pytest.raises(InvalidInput, match=r"options\.gradient_bytes\.gpt: found an unknown workload, expected a work"):
+        SharedLink.fit(planted(ALL), {"gradient_bytes": {"gpt": 1e9}})
+    with pytest.raises(InvalidInput, match=r"options\.links\.t4\.inside\.bandwidth: found 0"):
+        SharedLink.fit(planted(ALL), {"links": {"t4": {"inside": {"bandwidth": 0}}}})
+    for field, message in (("gradient_bytes", "bytes, as it has compute"), ("gpus", "links, as bert has compute")):
+        document = copy.deepcopy(DOCUMENT)
+        del document[field][next(iter(document[field]))]
+        with pytest.raises(InvalidInput, match=rf"performance\.{field}\.\w+: found nothing, expected {message}"):
+            SharedLink.from_document(document)
