@@ -13,6 +13,7 @@ from optsched.performance.protocol import (
 from optsched.performance.sizes import PoolSizes
 
 CATALOGUE = {
+    "boosted": "optsched.performance.learned.boosted:Boosted",
     "chain": "optsched.performance.chain:Chain",
     "table": "optsched.performance.table:TableModel",
 }
