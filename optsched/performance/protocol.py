@@ -132,6 +132,48 @@ class PerformanceModel(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class PairPrediction:
+    """Throughputs of pairs of jobs that share the GPUs of a configuration, arrays of length E.
+
+    Attributes
+    ----------
+    rate_first, rate_second : FloatArray
+        steps/s of each job beside the other, median; 0 where not feasible, never NaN.
+    log_sd : FloatArray
+        Standard deviation of the log of either rate.
+    feasible : NDArray[uint8]
+        `Feasibility` of each pair.
+    source : NDArray[uint8]
+        `Source` of each pair.
+    """
+
+    rate_first: FloatArray
+    rate_second: FloatArray
+    log_sd: FloatArray
+    feasible: NDArray[np.uint8]
+    source: NDArray[np.uint8]
+
+
+@runtime_checkable
+class ColocatingModel(PerformanceModel, Protocol):
+    """A performance model that also says how fast two jobs run that share their GPUs."""
+
+    def predict_pairs(
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        first: IntArray,
+        second: IntArray,
+        configuration: IntArray,
+    ) -> PairPrediction:
+        """Predict pairs one by one: rows of jobs, rows of jobs, and the row of the configuration that both are in.
+
+        The three arrays are of length E. Exchanging ``first`` and ``second`` exchanges the rates.
+        """
+        ...
+
+
 class ModelFactory(Protocol):
     """What a registry entry of ``optsched.models`` is: a class with this constructor."""
 
