@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -248,6 +249,27 @@ def test_a_process_knows_how_sure_it_is_and_learns_from_likes() -> None:
     assert new.log_sd[0] > max(said.log_sd[0] for said in others)
     assert 0 < new.first[0] <= 1
     assert known.source[0] in (Source.MEASURED, Source.LEARNED)
+
+
+@pytest.mark.parametrize("kept", ["names only", "some features", "only beside themselves"])
+def test_a_process_takes_what_there_is(kept: str) -> None:
+    profiles = profiles_of(jobs=8, share=0.6, noise=0.02, bare=kept == "names only")
+    if kept == "some features":
+        features = profiles.features
+        isolated, batch = features.isolated.copy(), features.batch.copy()
+        isolated[2, 0] = isolated[:, 1] = batch[3] = np.nan
+        family = ("", *features.family[1:])
+        profiles = replace(profiles, features=replace(features, isolated=isolated, batch=batch, family=family))
+    if kept == "only beside themselves":
+        full = profiles_of(jobs=8)
+        profiles = full.take(np.flatnonzero(full.pairs.first == full.pairs.second))
+    model = GaussianPairs.fit(profiles, {"iterations": 15})
+    said = model.fractions(every_pair(8))
+    gpu, one, two = (index.ravel() for index in np.indices((2, 8, 8)))
+    true = np.array([effects(GPUS[g], a, b) for g, a, b in zip(gpu, one, two, strict=True)])
+    assert np.abs(said.first / true - 1).mean() < (0.2 if kept == "only beside themselves" else 0.04)
+    again = make_pair_model(json.loads(json.dumps(model.document())))
+    np.testing.assert_array_equal(again.fractions(every_pair(8)).log_sd, said.log_sd)
 
 
 def test_the_gradient_of_a_process_is_that_of_its_covariance() -> None:

@@ -22,7 +22,8 @@ from optsched.performance.ways import Ways
 FEATURES = 5
 FEWEST = 8
 """Rows of a (workload, GPU type) that trees are grown on; with fewer there is nothing to learn from."""
-FOLDS = 5
+FOLDS = 4
+"""Out-of-fold errors tell `log_sd`, and what a base leaves."""
 
 
 class BoostedOptions(TreeOptions):
@@ -65,12 +66,12 @@ class Boosted(TimeModel):
     several passes is turned into one of a single pass with its seconds ``sync`` of exchange; without them, and with
     more than one GPU, it is left out.
 
-    With a base, the trees learn what a base that has not seen a measurement leaves of it: the base is fitted to 4/5
-    of the rows and asked about the last fifth, five times. Where such a fit is refused or has no answer, the base of
+    With a base, the trees learn what a base that has not seen a measurement leaves of it: the base is fitted to 3/4
+    of the rows and asked about the last quarter, four times. Where such a fit is refused or has no answer, the base of
     all rows is asked. Without trees, that is with fewer than `FEWEST` rows of a workload on a GPU type, the base speaks
     for itself; alone, there is no answer (NaN).
 
-    ``log_sd`` is the root mean square of the errors of log t out of fold (5 folds), one for each workload and GPU type.
+    ``log_sd`` is the root mean square of the errors of log t out of fold (4 folds), one for each workload and GPU type.
 
     Options: ``of``, a performance object with the name and options of the base; ``iterations``, ``learning_rate``,
     ``leaves``, ``rows_per_leaf``, ``penalty`` (L2, of the leaves), ``seed``.
