@@ -17,8 +17,11 @@ from optsched.performance.sizes import PoolSizes
 CATALOGUE = {
     "amdahl": "optsched.performance.parametric.scaling:Amdahl",
     "analytic": "optsched.performance.analytic.model:AnalyticModel",
+    "boosted": "optsched.performance.learned.boosted:Boosted",
     "cached": "optsched.performance.composed.cached:CachedModel",
     "chain": "optsched.performance.composed.chain:Chain",
+    "conformal": "optsched.performance.learned.conformal_times:Conformal",
+    "interference": "optsched.performance.composed.interference:Interference",
     "interpolation": "optsched.performance.measured.interpolation:Interpolation",
     "noisy": "optsched.performance.composed.noisy:NoisyModel",
     "online": "optsched.performance.composed.online:OnlineModel",

@@ -1,0 +1,107 @@
+"""The ``interference`` model: rates of jobs that share GPUs, from their rates alone and what they keep of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from optsched.arrays import IntArray
+from optsched.errors import InvalidInput
+from optsched.instance import Instance
+from optsched.performance.batches import Batches
+from optsched.performance.composed.base import ComposedModel, corrects, per_workload, refuse_options, the_one
+from optsched.performance.configurations import Configurations
+from optsched.performance.learned.pair_models import make_pair_model
+from optsched.performance.learned.pairs import PairModel, Pairs
+from optsched.performance.protocol import (
+    Edges,
+    Feasibility,
+    JobBatch,
+    Observations,
+    PairPrediction,
+    PerformanceModel,
+    Prediction,
+)
+
+PAIRS = "pairs"
+
+
+class Interference(ComposedModel):
+    """Beside job b, in one configuration, job a runs at  rate(a) x fraction_g(a | b).
+
+    rate(a) is what the base says of a alone in the configuration, g the GPU type of its pool and fraction what a model
+    of pairs says of the two workloads (by their ``profile``, else by their names). Pairs are profiled on one GPU; on
+    several, a pair is taken to keep the same fractions.
+
+    Alone, jobs run as the base says.
+
+    Options: ``of``, a performance object, the base; ``pairs``, the document of a model of pairs.
+    """
+
+    name = "interference"
+
+    def __init__(self, instance: Instance, base: PerformanceModel, pairs: PairModel) -> None:
+        self.of, self.pairs = base, pairs
+        self.corrects, self.per_workload = corrects(base), per_workload(base)
+        self._workloads = Batches.of(instance).names
+        self._gpu_types = tuple(pool.gpu for pool in instance.cluster.pools)
+
+    @property
+    def parts(self) -> tuple[PerformanceModel, ...]:
+        """The base."""
+        return (self.of,)
+
+    @property
+    def version(self) -> int:
+        """That of the base."""
+        return self.of.version
+
+    @classmethod
+    def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:
+        """The model of its base; see the class for its options."""
+        others = dict(options)
+        if PAIRS not in others:
+            raise InvalidInput(f"performance.{PAIRS}", "nothing", "the document of a model of pairs")
+        pairs = make_pair_model(others.pop(PAIRS), f"performance.{PAIRS}")
+        refuse_options(cls.name, others)
+        return cls(instance, the_one(parts, cls.name), pairs)
+
+    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+        """`optsched.performance.PerformanceModel`."""
+        return self.of.predict(jobs, configurations, edges=edges)
+
+    def observe(self, observations: Observations) -> set[int]:
+        """`optsched.performance.PerformanceModel`."""
+        return self.of.observe(observations)
+
+    def pair_fractions(
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        first: IntArray,
+        second: IntArray,
+        configuration: IntArray,
+    ) -> PairPrediction:
+        """`optsched.performance.ColocatingModel`.
+
+        `NO_RATE` where the model of pairs does not know a pair, or a job has no workload, and `OUT_OF_MEMORY` where it
+        was measured and could not run together.
+        """
+        a, b = jobs.workload[first], jobs.workload[second]
+        asked = np.flatnonzero((a >= 0) & (b >= 0) & (configurations.pool[configuration] >= 0))
+        said = self.pairs.fractions(
+            Pairs(configurations.pool[configuration[asked]], a[asked], b[asked], self._gpu_types, self._workloads)
+        )
+        known = ~np.isnan(said.first) & ~np.isnan(said.second)
+        runs = known & (said.first > 0) & (said.second > 0)
+        keeps, other_keeps, log_sd = (np.zeros(len(first)) for _ in range(3))
+        feasible = np.full(len(first), Feasibility.NO_RATE, np.uint8)
+        source = np.zeros(len(first), np.uint8)
+        keeps[asked], other_keeps[asked] = np.where(runs, said.first, 0.0), np.where(runs, said.second, 0.0)
+        log_sd[asked] = np.where(runs, said.log_sd, 0.0)
+        feasible[asked[known]] = Feasibility.OUT_OF_MEMORY
+        feasible[asked[runs]] = Feasibility.OK
+        source[asked] = said.source
+        return PairPrediction(keeps, other_keeps, log_sd, feasible, source)

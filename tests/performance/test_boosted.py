@@ -1,0 +1,197 @@
+"""The boosted model: alone and on a base, passes, extrapolation, documents, and its speaking for an instance."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+from learned_cases import Linear, law, profiles_of
+
+from optsched import performance
+from optsched.errors import InvalidInput, SolverUnavailable
+from optsched.instance import Instance
+from optsched.performance import Configurations, Feasibility, JobBatch, Source
+from optsched.performance.learned.boosted import Boosted
+from optsched.performance.profiles import Profiles
+from optsched.performance.ways import Ways
+
+FEW: dict[str, Any] = {"iterations": 60, "learning_rate": 0.1}
+sklearn = pytest.mark.skipif(find_spec("sklearn") is None, reason="scikit-learn is not installed")
+
+
+@pytest.fixture
+def linear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(performance.CATALOGUE, Linear.name, f"{Linear.__module__}:Linear")
+
+
+def ways_of(workload: list[str], gpu: list[str], k: Any, n: Any, m: Any, passes: Any = 1) -> Ways:
+    count = len(workload)
+    return Profiles.of(
+        workload=workload, gpu=gpu, gpus=np.broadcast_to(k, count), nodes=np.broadcast_to(n, count),
+        samples=np.broadcast_to(m, count), seconds=np.ones(count), passes=np.broadcast_to(passes, count),
+    ).ways  # fmt: skip
+
+
+def error(model: Boosted | Linear, profiles: Profiles) -> float:
+    return float(np.abs(np.log(model.times(profiles.ways).seconds / profiles.seconds)).mean())
+
+
+@sklearn
+def test_new_steps_are_told_well_and_the_sd_is_that_of_the_noise() -> None:
+    model = Boosted.fit(profiles_of(800, noise=0.05), FEW)
+    assert error(model, profiles_of(400, seed=1)) < 0.05
+    said = model.times(profiles_of(400, seed=1).ways)
+    assert set(said.source) == {Source.LEARNED}
+    assert (said.log_sd > 0.04).all()
+    assert (said.log_sd < 0.15).all()
+
+
+@sklearn
+def test_beyond_the_measured_gpus_the_time_of_a_step_stays() -> None:
+    model = Boosted.fit(profiles_of(400, most=4), FEW)
+    said = model.times(ways_of(["bert"] * 3, ["a100"] * 3, [4, 64, 1000], [1, 1, 1], 8.0)).seconds
+    assert said[1] == pytest.approx(said[0], rel=0.1)
+    assert said[1] == said[2]
+
+
+@sklearn
+def test_what_was_not_profiled_has_no_time(linear: None) -> None:
+    profiles = profiles_of(60, workloads=("bert",))
+    ways = ways_of(["bert", "gpt", "bert"], ["a100", "a100", "h100"], 2, 1, 8.0)
+    assert np.isnan(Boosted.fit(profiles, FEW).times(ways).seconds).tolist() == [False, True, True]
+    based = Boosted.fit(profiles, FEW | {"of": {"model": Linear.name}}).times(ways)
+    assert np.isnan(based.seconds).tolist() == [False, True, False]
+    assert based.source[[0, 2]].tolist() == [Source.LEARNED, Source.PARAMETRIC]
+    assert based.log_sd[2] == 0.5
+
+
+@sklearn
+def test_a_base_is_fitted_first_and_corrected(linear: None) -> None:
+    profiles, others = profiles_of(600), profiles_of(300, seed=1)
+    plain = Linear.fit(profiles, {})
+    model = Boosted.fit(profiles, FEW | {"of": {"model": Linear.name}})
+    assert isinstance(model.base, Linear)
+    assert model.base.each == plain.each
+    assert error(model, others) < 0.1 * error(plain, others)
+    doubled = Boosted.fit(profiles, FEW | {"of": {"model": Linear.name, "scale": 2.0}})
+    assert doubled.base is not None
+    assert doubled.base.document()["each"]["bert"] == pytest.approx(2 * plain.each["bert"])
+    assert error(doubled, others) < 0.1 * error(plain, others)
+
+
+@sklearn
+def test_steps_of_several_passes() -> None:
+    samples, gpus = np.repeat([4.0, 8.0, 16.0], 12), np.tile([1, 2, 4], 12)
+    one = {"workload": ["a"] * 36, "gpu": ["g"] * 36, "gpus": gpus, "samples": samples}
+    exchange = law(samples, gpus, np.ones(36)) - law(samples, np.ones(36), np.ones(36))
+    single = Profiles.of(**one, seconds=law(samples, gpus, np.ones(36)))
+    model = Boosted.fit(single, {"learning_rate": 0.1})
+    asked = ways_of(["a"] * 4, ["g"] * 4, [1, 2, 4, 4], 1, [4.0, 8.0, 16.0, 16.0], [3, 4, 2, 1])
+    expected = law(asked.samples, asked.gpus, asked.nodes, asked.passes)
+    np.testing.assert_allclose(model.times(asked).seconds, expected, rtol=0.01)
+    # measured in three passes, with what the exchange took
+    thrice = {**one, "seconds": law(samples, gpus, np.ones(36), 3), "passes": [3] * 36}
+    told = Boosted.fit(Profiles.of(**thrice, sync=exchange), {"learning_rate": 0.1})
+    np.testing.assert_allclose(told.times(asked).seconds, expected, rtol=0.01)
+    # and without: only what one GPU took can be used
+    alone = Boosted.fit(Profiles.of(**thrice), {"learning_rate": 0.1})
+    np.testing.assert_allclose(alone.times(asked).seconds[0], expected[0], rtol=0.01)
+
+
+@sklearn
+@pytest.mark.parametrize("of", [{}, {"of": {"model": Linear.name}}])
+def test_a_document_is_the_model(linear: None, of: dict[str, Any]) -> None:
+    profiles = profiles_of(100, noise=0.1)
+    model = Boosted.fit(profiles, FEW | of)
+    assert Boosted.fit(profiles, FEW | of).document() == model.document()
+    document = json.loads(json.dumps(model.document()))
+    assert document.pop("model") == "boosted"
+    again = Boosted.from_document(document)
+    assert again.document() == model.document()
+    for name in ("seconds", "log_sd", "source"):
+        np.testing.assert_array_equal(
+            getattr(again.times(profiles.ways), name), getattr(model.times(profiles.ways), name)
+        )
+
+
+@sklearn
+def test_equal_ways_are_asked_once_and_rows_do_not_depend_on_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    profiles = profiles_of(100)
+    model = Boosted.fit(profiles, FEW)
+    asked: list[int] = []
+    trees = Boosted._trees
+    monkeypatch.setattr(Boosted, "_trees", lambda self, ways: asked.append(len(ways)) or trees(self, ways))
+    many = np.tile(np.arange(100), 1000)
+    said = model.times(profiles.ways.take(many)).seconds
+    assert sum(asked) <= 100
+    np.testing.assert_array_equal(said[:100], model.times(profiles.ways).seconds)
+    alone = [model.times(profiles.ways.take(np.array([row]))).seconds[0] for row in range(20)]
+    assert said[-100:-80].tolist() == alone
+
+
+@sklearn
+def test_it_speaks_for_an_instance() -> None:
+    model = Boosted.fit(profiles_of(400), FEW)
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "p", "gpu": "a100", "nodes": 2, "gpus_per_node": 4}]},
+        "workloads": {"w": {"parameters": {"profile": "bert", "batch": 32}}},
+        "jobs": [],
+    }
+    speaking = Boosted.from_instance(
+        Instance.from_document(document), {key: value for key, value in model.document().items() if key != "model"}
+    )
+    two = Configurations(*(np.array([value] * 1) for value in (0, 4, 1)), np.ones(1), np.zeros(1, np.int64))
+    job = JobBatch(np.array([0]), np.array([-1]), np.array([False]), np.array([1]))
+    said = speaking.predict(job, two)
+    assert said.feasible.tolist() == [[Feasibility.OK]]
+    assert said.rate[0, 0] == pytest.approx(1 / model.times(ways_of(["bert"], ["a100"], 4, 1, 8.0)).seconds[0])
+
+
+@sklearn
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"iteration": 3}, "performance.iteration: found an unknown key .*did you mean 'iterations'"),
+        ({"learning_rate": 0.0}, "performance.learning_rate: found 0.0, expected a number above 0"),
+        (
+            {"of": {"model": "table"}},
+            'performance.of.model: found "table", expected the name of a model',
+        ),
+        ({"of": {"model": "nobody"}}, 'performance.of.model: found "nobody"'),
+        ({"of": {"model": Linear.name, "slope": 1}}, "performance.of.slope: found 1, expected scale"),
+    ],
+)
+def test_options_that_cannot_be(linear: None, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Boosted.fit(profiles_of(40), options)
+
+
+@sklearn
+def test_too_few_steps() -> None:
+    with pytest.raises(InvalidInput, match="profiles: found 20 steps, expected at least 8 steps of some workload"):
+        Boosted.fit(profiles_of(20), FEW)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({}, "performance.groups: found nothing, expected this key"),
+        ({"groups": {"w": {"g": {"log_sd": 0.1}}}}, "performance.groups.w.g.trees: found nothing"),
+        ({"groups": {}, "of": {"model": Linear.name}}, "performance.of.each: found nothing, expected this key"),
+        ({"groups": {}, "of": {"model": []}}, "performance.of.model: found "),
+    ],
+)
+def test_documents_that_cannot_be(linear: None, document: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Boosted.from_document(document)
+
+
+def test_without_sklearn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    with pytest.raises(SolverUnavailable, match=r"scikit-learn, .* pip install 'optsched\[learn\]'"):
+        Boosted.fit(profiles_of(40, workloads=("bert",)), FEW)
