@@ -70,11 +70,16 @@ def test_what_was_not_profiled_has_no_time(linear: None) -> None:
 
 
 @sklearn
-def test_a_base_is_fitted_first_and_corrected(linear: None) -> None:
+@pytest.mark.parametrize("unseen", [False, True])
+def test_a_base_is_fitted_first_and_corrected(linear: None, unseen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     profiles, others = profiles_of(600), profiles_of(300, seed=1)
     plain = Linear.fit(profiles, {})
-    model = Boosted.fit(profiles, FEW | {"of": {"model": Linear.name}})
+    sizes: list[int] = []
+    fit = Linear.fit
+    monkeypatch.setattr(Linear, "fit", lambda given, options: sizes.append(len(given)) or fit(given, options))
+    model = Boosted.fit(profiles, FEW | {"of": {"model": Linear.name}, "unseen": unseen})
     assert isinstance(model.base, Linear)
+    assert sizes == [600] + [450] * 4 * unseen
     assert model.base.each == plain.each
     assert error(model, others) < 0.1 * error(plain, others)
     doubled = Boosted.fit(profiles, FEW | {"of": {"model": Linear.name, "scale": 2.0}})

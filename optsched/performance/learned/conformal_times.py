@@ -32,6 +32,9 @@ class Conformal(TimeModel):
     The other model is fitted to the rest of them, at random, and asked about the quarter; what it does not know is left
     out. Every way has the same interval of the log:  t' exp(-radius) <= t <= t' exp(radius).
 
+    The level holds for ways like the measured ones. It does not hold for others: of Sia's steps, intervals of 90 % from
+    a tenth of the rows at random held 88 % of the rest, those from at most 4 GPUs 58 % of what more GPUs took.
+
     Options: ``of``, a performance object with the name and options of the other model; ``level`` (0.9), ``held_out``
     (0.25, the share), ``seed``.
     """
