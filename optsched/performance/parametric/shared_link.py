@@ -120,7 +120,7 @@ class SharedLink(TimeModel):
     def times(self, ways: Ways) -> Times:
         """The law of each way."""
         count = len(ways)
-        seconds, log_sd, source = np.empty(count), np.empty(count), np.empty(count, np.uint8)
+        (seconds, log_sd), source = np.empty((2, count)), np.empty(count, np.uint8)  # two at once: fewer new pages
         find = self.cells.finder(ways, LEVELS)
         work = np.empty((5, CHUNK))
         for rows in chunks(count):
