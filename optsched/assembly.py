@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,9 @@ from optsched.instance.reading import show
 from optsched.performance import PerformanceModel
 from optsched.performance.composed import MODELS, OF, Chain, ComposedModel
 from optsched.performance.files import check_performance, read_model
+from optsched.performance.paths import PERFORMANCE, below
 from optsched.registry import load_constraint, load_formulation, load_model, names
 from optsched.shipped import shipped_path
-
-PERFORMANCE = "performance"
 
 Performance = Mapping[str, Any] | str | Path
 """A performance object, or a file that `optsched model fit` wrote."""
@@ -93,17 +91,6 @@ def _list(models: Any) -> list[Any]:
     if not isinstance(models, list):
         raise InvalidInput(f"{PERFORMANCE}.{MODELS}", show(models), "a list of performance objects")
     return models
-
-
-@contextmanager
-def below(path: str) -> Iterator[None]:
-    """Errors of a model, whose paths begin with ``performance``, told with the path of its own performance object."""
-    try:
-        yield
-    except InvalidInput as error:
-        if path == PERFORMANCE or not error.path.startswith(PERFORMANCE):
-            raise
-        raise InvalidInput(path + error.path[len(PERFORMANCE) :], error.found, error.expected, error.file) from None
 
 
 def compile(

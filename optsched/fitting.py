@@ -48,14 +48,19 @@ def time_model(name: str) -> type[TimeModel]:
     return owner
 
 
-def fit_model(profiles: Profiles, models: Wanted | Sequence[Wanted], **options: Any) -> dict[str, Any]:
+USUAL = "blend"
+"""What is fitted unless something else is asked for."""
+
+
+def fit_model(profiles: Profiles, models: Wanted | Sequence[Wanted] = USUAL, **options: Any) -> dict[str, Any]:
     """Fit models to measurements.
 
     Parameters
     ----------
     profiles : Profiles
     models : str, (str, mapping), or a sequence of these
-        A name, or several: a `chain` of them, where each speaks of what those before it do not know.
+        A name (by default ``blend``), or several: a `chain` of them, where each speaks of what those before it do not
+        know.
     **options
         Of the model, where it is one name.
 

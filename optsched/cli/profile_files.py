@@ -72,7 +72,7 @@ class Models:
         list[str] | None,
         typer.Option(
             "--model", "-m", metavar="NAME[:KEY=VALUE,...]", rich_help_panel=MODELS, show_default=False,
-            help="See `optsched model list`. Can be repeated.",
+            help="See `optsched model list`; blend if none is named. Can be repeated.",
         ),
     ] = None  # fmt: skip
     option: Annotated[
@@ -86,11 +86,9 @@ class Models:
     @property
     def wanted(self) -> list[tuple[str, dict[str, Any]]]:
         """What --model and -O give; names are checked."""
-        from optsched.fitting import time_model, time_models
+        from optsched.fitting import USUAL, time_model
 
-        if not self.model:
-            raise UsageError(f"no model is named, expected --model with one of {', '.join(time_models()) or '(none)'}")
-        pairs = [values.named(text, "--model") for text in self.model]
+        pairs = [values.named(text, "--model") for text in self.model or (USUAL,)]
         further = values.pairs(self.option or (), "-O")
         if further and len(pairs) > 1:
             raise UsageError("-O beside several models: give each its options as --model NAME:KEY=VALUE")

@@ -17,6 +17,7 @@ from optsched.performance.sizes import PoolSizes
 CATALOGUE = {
     "amdahl": "optsched.performance.parametric.scaling:Amdahl",
     "analytic": "optsched.performance.analytic.model:AnalyticModel",
+    "blend": "optsched.performance.learned.blend:Blend",
     "boosted": "optsched.performance.learned.boosted:Boosted",
     "cached": "optsched.performance.composed.cached:CachedModel",
     "chain": "optsched.performance.composed.chain:Chain",

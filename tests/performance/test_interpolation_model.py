@@ -151,5 +151,5 @@ def test_errors_are_told() -> None:
         Interpolation.from_document({"points": {"w": {"g": [[1, 1, 8, 1, 0.5], [1, 1, 8.0, 1, 0.6]]}}})
     with pytest.raises(InvalidInput, match=r"performance\.points: found no points"):
         Interpolation.from_document({"points": {}})
-    with pytest.raises(InvalidInput, match=r"options\.smooth: found an unknown key"):
+    with pytest.raises(InvalidInput, match=r"performance\.smooth: found an unknown key"):
         Interpolation.fit(grid(power, SHAPES, [8]), {"smooth": True})

@@ -142,7 +142,6 @@ def test_options_and_chains(run: Run, profiles: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "code", "words"),
     [
-        ([], 2, f"no model is named, expected --model with one of {NAME}"),
         (["-m", "nothing"], 2, "unknown performance model 'nothing'"),
         (["-m", "table"], 2, "table is not fitted to profiles, expected one of"),
         (["-m", NAME, "-m", NAME, "-O", "floor=1"], 2, "-O beside several models: give each its options"),

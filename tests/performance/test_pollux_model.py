@@ -191,7 +191,7 @@ def test_errors_are_told() -> None:
         Pollux.fit(nothing, {})
     with pytest.raises(InvalidInput, match=r"profiles of bert on t4: sync: found no measured sync"):
         Pollux.fit(planted(shapes=[(2, 1)]), {"method": "adaptdl"})
-    with pytest.raises(InvalidInput, match=r"options\.method: found \"magic\""):
+    with pytest.raises(InvalidInput, match=r"performance\.method: found \"magic\""):
         Pollux.fit(planted(), {"method": "magic"})
     with pytest.raises(InvalidInput, match=r"performance\.coefficients\.w\.g\.g: found 0\.5, expected a number of at"):
         Pollux.from_document({"coefficients": {"w": {"g": {"a_c": 1.0, "b_c": 0.0, "g": 0.5}}}})

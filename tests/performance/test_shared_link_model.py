@@ -187,9 +187,11 @@ def test_documents_round_trip_exactly() -> None:
 def test_errors_are_told() -> None:
     with pytest.raises(InvalidInput, match="profiles: found no measurements"):
         SharedLink.fit(planted(ALL).take(np.zeros(0, np.int64)), {})
-    with pytest.raises(InvalidInput, match=r"options\.gradient_bytes\.gpt: found an unknown workload, expected a work"):
+    with pytest.raises(
+        InvalidInput, match=r"performance\.gradient_bytes\.gpt: found an unknown workload, expected a work"
+    ):
         SharedLink.fit(planted(ALL), {"gradient_bytes": {"gpt": 1e9}})
-    with pytest.raises(InvalidInput, match=r"options\.links\.t4\.inside\.bandwidth: found 0"):
+    with pytest.raises(InvalidInput, match=r"performance\.links\.t4\.inside\.bandwidth: found 0"):
         SharedLink.fit(planted(ALL), {"links": {"t4": {"inside": {"bandwidth": 0}}}})
     for field, message in (("gradient_bytes", "bytes, as it has compute"), ("gpus", "links, as bert has compute")):
         document = copy.deepcopy(DOCUMENT)

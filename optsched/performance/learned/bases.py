@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
 from optsched import performance
 from optsched.errors import InvalidInput
 from optsched.instance.reading import show
+from optsched.performance.paths import below
 from optsched.performance.times import TimeModel
 
 PATH = "performance.of"
 
 
-def base_class(document: Mapping[str, Any]) -> tuple[type[TimeModel], dict[str, Any]]:
+def base_class(document: Mapping[str, Any], path: str = PATH) -> tuple[type[TimeModel], dict[str, Any]]:
     """The class that a performance object names, which must be a `TimeModel`, and the object's other entries."""
     options = dict(document)
     name = options.pop("model", None)
@@ -25,23 +25,12 @@ def base_class(document: Mapping[str, Any]) -> tuple[type[TimeModel], dict[str, 
         module, _, attribute = target.partition(":")
         owner = getattr(import_module(module), attribute)
     if not (isinstance(owner, type) and issubclass(owner, TimeModel)):
-        raise InvalidInput(f"{PATH}.model", show(name), "the name of a model that is fitted to times of steps")
+        raise InvalidInput(f"{path}.model", show(name), "the name of a model that is fitted to times of steps")
     return owner, options
-
-
-@contextmanager
-def below_of() -> Iterator[None]:
-    """Errors of a base, whose paths begin with ``performance``, told with the path of its own performance object."""
-    try:
-        yield
-    except InvalidInput as error:
-        if not error.path.startswith("performance"):
-            raise
-        raise InvalidInput(PATH + error.path[len("performance") :], error.found, error.expected, error.file) from None
 
 
 def base_from_document(document: Mapping[str, Any]) -> TimeModel:
     """The base of a document below ``performance.of``."""
     owner, options = base_class(document)
-    with below_of():
+    with below(PATH):
         return owner.from_document(options)

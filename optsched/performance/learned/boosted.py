@@ -11,9 +11,10 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Share
 from optsched.instance.reading import join, show, validate
-from optsched.performance.learned.bases import base_class, base_from_document, below_of
+from optsched.performance.learned.bases import PATH, base_class, base_from_document
 from optsched.performance.learned.fitting import TreeOptions, fit_trees, folds_of
 from optsched.performance.learned.trees import TreeEnsemble, TreesDocument
+from optsched.performance.paths import below
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
@@ -106,7 +107,7 @@ class Boosted(TimeModel):
             profiles, target = _single_passes(profiles)
         else:
             owner, own = base_class(told.of)
-            with below_of():
+            with below(PATH):
                 base = owner.fit(profiles, own)
             said = _base_unseen(base, own, profiles, told.seed) if told.unseen else base.times(profiles.ways).seconds
             target = np.log(profiles.seconds / said)

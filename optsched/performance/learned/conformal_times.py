@@ -10,8 +10,9 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.instance.documents import Count, Document, NonNegative, PlainObject
 from optsched.instance.reading import validate
-from optsched.performance.learned.bases import base_class, base_from_document, below_of
+from optsched.performance.learned.bases import PATH, base_class, base_from_document
 from optsched.performance.learned.conformal import ConformalOptions, Level, Radius, hold_out
+from optsched.performance.paths import below
 from optsched.performance.profiles import Profiles
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
@@ -50,7 +51,7 @@ class Conformal(TimeModel):
         told = validate(ConformalOptions, dict(options), "performance")
         owner, own = base_class(told.of)
         seen, out = hold_out(np.arange(len(profiles)), told.held_out, told.seed)
-        with below_of():
+        with below(PATH):
             base = owner.fit(profiles.take(seen), own)
         held = profiles.take(out)
         errors = np.log(held.seconds / base.times(held.ways).seconds)

@@ -75,7 +75,7 @@ class Interpolation(TimeModel):
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
         """Keep what was measured, and see how well each part of it tells the rest."""
-        validate(InterpolationOptions, dict(options), "options")
+        validate(InterpolationOptions, dict(options), "performance")
         check_some(profiles)
         ways = profiles.ways
         places: dict[tuple[tuple[str, str], int, int, float, int], list[float]] = {}

@@ -91,7 +91,7 @@ class Pollux(TimeModel):
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
         """One law per (workload, GPU type) that was measured."""
-        chosen = validate(PolluxOptions, dict(options), "options")
+        chosen = validate(PolluxOptions, dict(options), "performance")
         check_some(profiles)
         fit = fit_robust if chosen.method == "robust" else fit_adaptdl
         laws = {}

@@ -82,7 +82,7 @@ class Amdahl(TimeModel):
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
         """One law for each batch of each pair that was measured."""
-        validate(ScalingOptions, dict(options), "options")
+        validate(ScalingOptions, dict(options), "performance")
         check_some(profiles)
         curves = {}
         for pair, part in split(profiles).items():

@@ -90,13 +90,13 @@ class SharedLink(TimeModel):
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
         """All workloads and GPU types at once."""
-        chosen = validate(SharedLinkOptions, dict(options), "options")
+        chosen = validate(SharedLinkOptions, dict(options), "performance")
         check_some(profiles)
         for name in ("gradient_bytes", "parameters"):
             unknown = set(getattr(chosen, name)) - set(profiles.ways.workloads)
             if unknown:
                 expected = f"a workload that was measured: {listed(profiles.ways.workloads)}"
-                raise InvalidInput(join("options", [name, min(unknown)]), "an unknown workload", expected)
+                raise InvalidInput(join("performance", [name, min(unknown)]), "an unknown workload", expected)
         return cls(_fit(profiles, chosen))
 
     @classmethod
@@ -259,7 +259,7 @@ def _guess(part: Profiles) -> tuple[float, float]:
 
 def _earlier(document: Mapping[str, Any]) -> SharedLinkDocument:
     return validate(
-        SharedLinkDocument, {name: value for name, value in document.items() if name != "model"}, "options.prior"
+        SharedLinkDocument, {name: value for name, value in document.items() if name != "model"}, "performance.prior"
     )
 
 

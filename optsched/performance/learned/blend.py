@@ -1,0 +1,95 @@
+"""The ``blend`` model: several models of a step's time, fitted to the same measurements, and their mean in logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+from pydantic import Field
+
+from optsched.instance.documents import Document, PlainObject, Tuple
+from optsched.instance.reading import validate
+from optsched.performance.learned.bases import base_class
+from optsched.performance.paths import below
+from optsched.performance.profiles import Profiles
+from optsched.performance.protocol import Source
+from optsched.performance.times import TimeModel, Times
+from optsched.performance.ways import Ways
+
+USUAL = ({"model": "boosted"}, {"model": "boosted", "of": {"model": "shared-link"}})
+"""What is blended unless something else is asked for: trees, and trees on what a law of links leaves."""
+LEAST_LOG_SD = 0.02
+"""No model is trusted more than this when they are weighed."""
+
+
+class BlendDocument(Document):
+    """Performance objects of the models, fitted or, as an option of the fit, to be fitted."""
+
+    models: Annotated[Tuple[PlainObject], Field(min_length=1)] = USUAL
+
+
+class Blend(TimeModel):
+    """Of the models i = 1, ..., M that can say something of a way to run, with w_i = 1 / log_sd_i^2 scaled to sum 1,
+
+        log t = sum_i w_i log t_i,        log_sd^2 = sum_i w_i (log_sd_i^2 + (log t_i - log t)^2).
+
+    Models that are wrong in different ways are less wrong together, and where they disagree, the blend knows how little
+    it knows: the spread between them is part of its variance (that of a mixture of them). Trees on a law go on with
+    the law beyond what was measured, trees alone stand still there, and the truth is mostly in between.
+
+    ``source`` is the least certain one of those that speak.
+
+    Options: ``models``, performance objects of models of a step's time (boosted, and boosted on shared-link; these were
+    chosen with Sia's profiles in view).
+
+    References
+    ----------
+    J. M. Bates and C. W. J. Granger, "The combination of forecasts", Operational Research Quarterly 20 (1969).
+    """
+
+    name: ClassVar[str] = "blend"
+
+    def __init__(self, models: Sequence[TimeModel]) -> None:
+        self.models = tuple(models)
+
+    @classmethod
+    def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
+        """Fit every model to all measurements."""
+        models = []
+        for row, document in enumerate(validate(BlendDocument, dict(options), "performance").models):
+            with below(f"performance.models[{row}]"):
+                owner, own = base_class(document, "performance")
+                models.append(owner.fit(profiles, own))
+        return cls(models)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """`optsched.performance.times.TimeModel`."""
+        models = []
+        for row, part in enumerate(validate(BlendDocument, dict(document), "performance").models):
+            with below(f"performance.models[{row}]"):
+                owner, own = base_class(part, "performance")
+                models.append(owner.from_document(own))
+        return cls(models)
+
+    def document(self) -> dict[str, Any]:
+        """`optsched.performance.times.TimeModel`."""
+        return {"model": self.name, "models": [model.document() for model in self.models]}
+
+    def times(self, ways: Ways) -> Times:
+        """`optsched.performance.times.TimeModel`."""
+        said = [model.times(ways) for model in self.models]
+        log_time = np.log(np.array([times.seconds for times in said]))
+        log_sd = np.array([times.log_sd for times in said])
+        source = np.array([times.source for times in said])
+        known = np.isfinite(log_time)
+        weight = np.where(known, 1.0 / np.maximum(log_sd, LEAST_LOG_SD) ** 2, 0.0)
+        weight /= np.where(known.any(axis=0), weight.sum(axis=0), 1.0)
+        mean = np.where(known, weight * log_time, 0.0).sum(axis=0)
+        variance = np.where(known, weight * (log_sd**2 + (log_time - mean) ** 2), 0.0).sum(axis=0)
+        return Times(
+            seconds=np.where(known.any(axis=0), np.exp(mean), np.nan),
+            log_sd=np.sqrt(variance),
+            source=np.where(known, source, Source.MEASURED).max(axis=0).astype(np.uint8),
+        )
