@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from sia import load
 
-from optsched import performance
+from optsched.performance.learned.blend import Blend
 from optsched.performance.learned.boosted import Boosted
 from optsched.performance.learned.conformal_times import Conformal
 from optsched.performance.profiles import Profiles
+from optsched.performance.times import TimeModel
 
 SEEDS = 2
 
@@ -69,21 +70,23 @@ TASKS: Mapping[str, tuple[float, int, Callable[[Profiles, int], np.ndarray]]] = 
 }
 
 
-def models() -> dict[str, dict[str, Any]]:
-    """Alone, and on the parametric models that there are."""
-    bases = [name for name in ("pollux", "shared-link") if name in performance.CATALOGUE]
-    return {"alone": {}} | {f"on {name}": {"of": {"model": name}} for name in bases}
+MODELS: Mapping[str, tuple[type[TimeModel], Mapping[str, Any]]] = {
+    "boosted alone": (Boosted, {}),
+    "on pollux": (Boosted, {"of": {"model": "pollux"}}),
+    "on shared-link": (Boosted, {"of": {"model": "shared-link"}}),
+    "blend": (Blend, {}),
+}
 
 
 def rows() -> Iterator[Row]:
     """All tasks and models."""
     profiles = load()
     for task, (bar, seeds, split) in TASKS.items():
-        for name, options in models().items():
+        for name, (model, options) in MODELS.items():
             errors: list[list[np.ndarray]] = [[], [], []]
             for seed in range(seeds):
                 seen = split(profiles, seed)
-                said = Boosted.fit(profiles.take(np.flatnonzero(seen)), options).times(profiles.ways).seconds
+                said = model.fit(profiles.take(np.flatnonzero(seen)), options).times(profiles.ways).seconds
                 told = ~seen & np.isfinite(said)
                 assert told.sum() > 0.99 * (~seen).sum()  # of a group without a measurement nothing is known
                 errors[0].append(np.abs(said / profiles.seconds - 1)[told])
