@@ -78,7 +78,7 @@ def _summary(document: Mapping[str, Any], profiles: Profiles) -> dict[str, Any]:
     known = np.isfinite(told)
     error = np.abs(told[known] / profiles.seconds[known] - 1)
     return {
-        "models": [part["model"] for part in document.get("models", [document])],
+        "models": _names(document),
         "measurements": len(profiles),
         "workloads": list(profiles.ways.workloads),
         "gpu_types": list(profiles.ways.gpu_types),
@@ -86,6 +86,15 @@ def _summary(document: Mapping[str, Any], profiles: Profiles) -> dict[str, Any]:
         "mape": float(error.mean()) if len(error) else None,
         "median_ape": float(np.median(error)) if len(error) else None,
     }
+
+
+def _names(document: Mapping[str, Any]) -> list[str]:
+    """The models of a chain in order, or the one model, with what it stands on."""
+    if document["model"] == "chain":
+        return [name for part in document["models"] for name in _names(part)]
+    parts = [*document.get("models", []), *([document["of"]] if document.get("of") else [])]
+    inside = " and ".join(name for part in parts for name in _names(part))
+    return [f"{document['model']} ({inside})" if inside else document["model"]]
 
 
 def _view(found: Mapping[str, Any]) -> Iterator[RenderableType]:

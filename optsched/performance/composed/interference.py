@@ -29,7 +29,9 @@ PAIRS = "pairs"
 
 
 class Interference(ComposedModel):
-    """Beside job b, in one configuration, job a runs at  rate(a) x fraction_g(a | b).
+    """Jobs that share GPUs keep a fraction of their rates alone, which a model of pairs says.
+
+    Beside job b, in one configuration, job a runs at  rate(a) x fraction_g(a | b).
 
     rate(a) is what the base says of a alone in the configuration, g the GPU type of its pool and fraction what a model
     of pairs says of the two workloads (by their ``profile``, else by their names). Pairs are profiled on one GPU; on

@@ -30,7 +30,9 @@ class BlendDocument(Document):
 
 
 class Blend(TimeModel):
-    """Of the models i = 1, ..., M that can say something of a way to run, with w_i = 1 / log_sd_i^2 scaled to sum 1,
+    """The mean of several models of a step's time, each weighed by how sure it is.
+
+    Of the models i = 1, ..., M that can say something of a way to run, with w_i = 1 / log_sd_i^2 scaled to sum 1,
 
         log t = sum_i w_i log t_i,        log_sd^2 = sum_i w_i (log_sd_i^2 + (log t_i - log t)^2).
 

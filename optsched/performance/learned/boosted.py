@@ -54,7 +54,9 @@ class BoostedDocument(Document):
 
 
 class Boosted(TimeModel):
-    """For each workload on each GPU type, with k GPUs on n nodes, m samples per GPU and pass, A passes,
+    """Gradient-boosted trees on the time of a step, alone or on what another model leaves.
+
+    For each workload on each GPU type, with k GPUs on n nodes, m samples per GPU and pass, A passes,
 
         log t = F(log m, log k, log n, k / n, log A)                    alone
         log t = log t_base + F(log m, log k, log n, k / n, log A)       with ``of``
