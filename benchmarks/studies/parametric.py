@@ -248,12 +248,18 @@ def gavel_rows() -> Iterator[Row]:
     faulty = (np.array(consolidated) == "v100") & (ways.gpus > 1)
     known = np.isin(ways.workload, families) & ~faulty
     shared, linear = np.full(len(profiles), np.nan), np.full(len(profiles), np.nan)
+    # A job type of Gavel is a model with its batch: T_1 is what was measured, not a line through other batches.
+    types = [f"{ways.workloads[row]}/{samples:g}" for row, samples in zip(ways.workload, ways.samples, strict=True)]
+    by_type = Profiles.of(
+        workload=types, gpu=[ways.gpu_types[row] for row in ways.gpu], gpus=ways.gpus, nodes=ways.nodes,
+        samples=ways.samples, seconds=profiles.seconds,
+    )  # fmt: skip
     for family in families:
         train = np.flatnonzero(known & ((ways.workload != family) | (ways.gpus == 1)))
         test = np.flatnonzero(known & (ways.workload == family) & (ways.gpus > 1))
-        gradients = {name: 4 * count for name, count in GRADIENTS.items()}
-        model = SharedLink.fit(profiles.take(train), {"gradient_bytes": gradients})
-        asked = ways.take(test)
+        gradients = {types[row]: 4 * GRADIENTS[types[row].partition("/")[0]] for row in train}
+        model = SharedLink.fit(by_type.take(train), {"gradient_bytes": gradients})
+        asked = by_type.ways.take(test)
         shared[test] = model.times(asked).seconds
         linear[test] = model.times(replace(asked, gpus=np.ones_like(test), nodes=np.ones_like(test))).seconds
     rows = np.flatnonzero(np.isfinite(shared))
