@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from importlib.util import find_spec
 from typing import Any
@@ -13,7 +14,7 @@ from learned_cases import profiles_of
 from optsched.errors import InvalidInput
 from optsched.fitting import fit_model
 from optsched.performance import Source
-from optsched.performance.learned.blend import Blend
+from optsched.performance.learned.blend import USUAL, Blend
 from optsched.performance.parametric.pollux import Pollux
 from optsched.performance.profiles import Profiles
 from optsched.performance.times import TimeModel, Times
@@ -59,7 +60,7 @@ def test_models_are_weighed_by_how_sure_they_are() -> None:
 
 
 def test_a_blend_is_its_document() -> None:
-    profiles = profiles_of(60)
+    profiles = profiles_of(24)
     model = Blend.fit(profiles, TWO)
     document = json.loads(json.dumps(model.document()))
     again = Blend.from_document({key: value for key, value in document.items() if key != "model"})
@@ -88,9 +89,8 @@ def test_what_cannot_be_blended_is_told(options: dict[str, Any], words: str) -> 
 
 @sklearn
 def test_the_usual_model_is_a_blend_that_tells_new_steps_well() -> None:
-    profiles, hidden = profiles_of(300, noise=0.02), profiles_of(200, seed=1)
-    document = fit_model(profiles)
-    assert document["model"] == "blend"
-    model = Blend.from_document({"models": document["models"]})
-    said = model.times(hidden.ways)
+    profiles, hidden = profiles_of(200, noise=0.02), profiles_of(200, seed=1)
+    few = [usual | {"iterations": 60, "learning_rate": 0.1} for usual in USUAL]
+    said = Blend.fit(profiles, {"models": few}).times(hidden.ways)
     assert np.abs(np.log(said.seconds / hidden.seconds)).mean() < 0.08
+    assert inspect.signature(fit_model).parameters["models"].default == "blend"

@@ -33,12 +33,17 @@ def linear(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 FITTED = [name for name in performance.CATALOGUE if name in time_models()]
 """Every model of the catalogue that is fitted to profiles, but for those that need more than times."""
+FEW: dict[str, Any] = {"model": "boosted", "iterations": 20}
+QUICK: dict[str, dict[str, Any]] = {
+    "blend": {"models": [FEW, FEW | {"of": {"model": "pollux"}}]}, "boosted": {"iterations": 20},
+    "conformal": {"of": FEW},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [Linear.name, *FITTED])
 def test_a_saved_model_is_the_same_model(name: str, tmp_path: Path) -> None:
     try:
-        document = fit_model(PROFILES, name)
+        document = fit_model(PROFILES, name, **QUICK.get(name, {}))
     except InvalidInput as error:
         pytest.skip(f"{name} cannot be fitted to times alone: {error}")
     data = model_bytes(document)
