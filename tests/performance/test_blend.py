@@ -60,7 +60,7 @@ def test_models_are_weighed_by_how_sure_they_are() -> None:
 
 
 def test_a_blend_is_its_document() -> None:
-    profiles = profiles_of(24)
+    profiles = profiles_of(40)
     model = Blend.fit(profiles, TWO)
     document = json.loads(json.dumps(model.document()))
     again = Blend.from_document({key: value for key, value in document.items() if key != "model"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ QUICK: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", [Linear.name, *FITTED])
 def test_a_saved_model_is_the_same_model(name: str, tmp_path: Path) -> None:
     try:
-        document = fit_model(PROFILES, name, **QUICK.get(name, {}))
+        document = fit_model(PROFILES, (name, QUICK.get(name, {})))
     except InvalidInput as error:
         pytest.skip(f"{name} cannot be fitted to times alone: {error}")
     data = model_bytes(document)
@@ -58,7 +59,7 @@ def test_a_saved_model_is_the_same_model(name: str, tmp_path: Path) -> None:
     for one, other in ((told.seconds, told_again.seconds), (told.log_sd, told_again.log_sd)):
         assert one.tobytes() == other.tobytes()
     assert told.source.tolist() == told_again.source.tolist()
-    assert model_bytes(fit_model(PROFILES, name)) == data  # the same profiles, the same bytes
+    assert model_bytes(fit_model(PROFILES, (name, QUICK.get(name, {})))) == data  # the same profiles, the same bytes
 
 
 def test_a_model_is_asked_as_it_is() -> None:
