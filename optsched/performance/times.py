@@ -10,13 +10,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.instance import Instance
 from optsched.performance.adaptive import AdaptiveBatches
 from optsched.performance.batches import Batches
 from optsched.performance.configurations import Configurations
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Edges, Feasibility, JobBatch, Observations, Prediction, expand_edges
+from optsched.performance.records import Records
 from optsched.performance.ways import Ways
 
 
@@ -78,6 +79,10 @@ class TimeModel(ABC):
         return TimesOnInstance(instance, cls.from_document(options))
 
 
+PIECE = 32768
+"""Ways that are asked about at a time."""
+
+
 class TimesOnInstance:
     """A `TimeModel` as the performance model of an instance.
 
@@ -97,33 +102,61 @@ class TimesOnInstance:
         self._gpu_types = tuple(pool.gpu for pool in instance.cluster.pools)
 
     def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
-        """Rates of the workloads whose batch is known; `optsched.performance.PerformanceModel`."""
-        job, configuration, shape = expand_edges(jobs, configurations, edges)
-        workload, pool = jobs.workload[job], configurations.pool[configuration]
+        """Rates of the workloads whose batch is known; `optsched.performance.PerformanceModel`.
+
+        Jobs of one workload are asked about once where all configurations are wanted of many of them.
+        """
+        present = np.zeros(len(self.batches.names) + 1, bool)
+        present[jobs.workload] = True
+        workload = np.flatnonzero(present)
+        if edges is not None or 2 * len(workload) > len(jobs):
+            job, configuration, shape = expand_edges(jobs, configurations, edges)
+            return self._each(jobs.workload[job], configurations, configuration, shape)
+        shape = (len(workload), len(configurations))
+        row, configuration = (index.ravel() for index in np.indices(shape))
+        records = Records(len(configurations), len(present))
+        records.put(workload, self._each(workload[row], configurations, configuration, shape))
+        return records.take(np.where(jobs.workload < 0, len(present) - 1, jobs.workload))
+
+    def _each(
+        self, workload: IntArray, configurations: Configurations, configuration: IntArray, shape: tuple[int, ...]
+    ) -> Prediction:
+        """One by one: rows of workloads, the last for none, and of configurations; piece by piece, to stay in cache."""
+        count = len(workload)
+        (rate, log_sd), feasible, source = np.empty((2, count)), np.empty(count, np.uint8), np.empty(count, np.uint8)
+        for start in range(0, count, PIECE):
+            piece = slice(start, start + PIECE)
+            rate[piece], log_sd[piece], feasible[piece], source[piece] = self._piece(
+                workload[piece], configurations, configuration[piece]
+            )
+        return Prediction(rate.reshape(shape), log_sd.reshape(shape), feasible.reshape(shape), source.reshape(shape))
+
+    def _piece(
+        self, workload: IntArray, configurations: Configurations, configuration: IntArray
+    ) -> tuple[FloatArray, FloatArray, NDArray[np.uint8], NDArray[np.uint8]]:
+        """Rate, log_sd, feasibility and source of rows of workloads and configurations."""
+        pool = configurations.pool[configuration]
         gpus, nodes = configurations.gpus[configuration], configurations.nodes[configuration]
         samples, passes = self.batches.split(workload, gpus)
-        adaptive = self.adaptive.known[workload]
-        samples[adaptive] = 1.0  # until it is chosen
-        asked = np.flatnonzero(
-            (samples > 0) & (pool >= 0) & (gpus > 0) & (nodes > 0) & (configurations.share[configuration] == 1)
-        )
-        ways = Ways(
-            workload[asked], pool[asked], gpus[asked], nodes[asked], samples[asked], passes[asked],
-            self.batches.names, self._gpu_types,
-        )  # fmt: skip
-        ways, steps = self._with_steps(ways)
-        times = self.model.times(ways)
-        rate, log_sd = np.zeros(len(job)), np.zeros(len(job))
-        feasible = np.full(len(job), Feasibility.NO_RATE, np.uint8)
+        samples[self.adaptive.known[workload]] = 1.0  # until it is chosen
+        asked = (samples > 0) & (pool >= 0) & (gpus > 0) & (nodes > 0) & (configurations.share[configuration] == 1)
+        feasible = np.full(len(workload), Feasibility.NO_RATE, np.uint8)
         feasible[samples == 0] = Feasibility.ZERO_RATE  # more GPUs than samples
-        feasible[asked[steps == 0]] = Feasibility.ZERO_RATE  # more GPUs than the largest batch
-        source = np.zeros(len(job), np.uint8)
+        ways = Ways(workload, pool, gpus, nodes, samples, passes, self.batches.names, self._gpu_types)
+        everything = bool(asked.all())
+        ways, steps = self._with_steps(ways if everything else ways.take(np.flatnonzero(asked)))
+        times = self.model.times(ways)
+        feasible[asked] = np.where(steps == 0, Feasibility.ZERO_RATE, feasible[asked])  # more GPUs than any batch has
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rate = steps / times.seconds
         said = np.isfinite(times.seconds) & (steps > 0)
-        rows = asked[said]
-        rate[rows] = steps[said] / times.seconds[said]
-        log_sd[rows], source[rows] = times.log_sd[said], times.source[said]
-        feasible[rows] = Feasibility.OK
-        return Prediction(rate.reshape(shape), log_sd.reshape(shape), feasible.reshape(shape), source.reshape(shape))
+        feasible[asked] = np.where(said, Feasibility.OK, feasible[asked])
+        if everything and said.all():
+            return rate, times.log_sd, feasible, times.source
+        rates, log_sds, sources = np.zeros(len(workload)), np.zeros(len(workload)), np.zeros(len(workload), np.uint8)
+        rows = np.flatnonzero(asked)[said]
+        rates[rows], log_sds[rows], sources[rows] = rate[said], times.log_sd[said], times.source[said]
+        return rates, log_sds, feasible, sources
 
     def _with_steps(self, ways: Ways) -> tuple[Ways, FloatArray]:
         """The ways with the batch sizes that they take, and how many of the job's steps one step of each is worth."""

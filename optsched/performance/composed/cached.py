@@ -12,49 +12,10 @@ from optsched.instance import Instance
 from optsched.performance.composed.base import ComposedModel, corrects, per_workload, refuse_options, the_one
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import Edges, JobBatch, Observations, PerformanceModel, Prediction
+from optsched.performance.records import Records
 
 MOST_BLOCKS = 8
 """Configurations tables that are remembered at a time; the one that was used longest ago leaves first."""
-
-
-class _Block:
-    """What is known for one configurations table: a record for each distinct row of jobs.
-
-    A record holds rates, log sds, feasibilities and sources of all ways together, so that a look-up copies one array:
-    several of its size would be given back to the system after each call, and be made of new pages in the next.
-    """
-
-    def __init__(self, columns: int) -> None:
-        fields = [("rate", np.float64), ("log_sd", np.float64), ("feasible", np.uint8), ("source", np.uint8)]
-        self.table = np.zeros(0, [(name, kind, (columns,)) for name, kind in fields])
-        self.known = np.zeros(0, bool)
-
-    def grow(self, rows: int) -> None:
-        """Room for so many rows; at least twice as many as before."""
-        more = rows - len(self.known)
-        if more <= 0:
-            return
-        more = max(more, len(self.known))
-        self.table = np.concatenate([self.table, np.zeros(more, self.table.dtype)])
-        self.known = np.concatenate([self.known, np.zeros(more, bool)])
-
-    def put(self, rows: IntArray, said: Prediction) -> None:
-        """Remember what was said of rows."""
-        for name in ("rate", "log_sd", "feasible", "source"):
-            self.table[name][rows] = getattr(said, name)
-        self.known[rows] = True
-
-    def take(self, rows: IntArray) -> Prediction:
-        """All ways of the rows; ``np.take`` copies whole records several times as fast as an index does."""
-        found = np.take(self.table, rows)
-        return Prediction(found["rate"], found["log_sd"], found["feasible"], found["source"])
-
-    def cells(self, rows: IntArray, columns: IntArray) -> Prediction:
-        """One way of each row."""
-        table, where = self.table, (rows, columns)
-        return Prediction(
-            table["rate"][where], table["log_sd"][where], table["feasible"][where], table["source"][where]
-        )
 
 
 class CachedModel(ComposedModel):
@@ -74,7 +35,7 @@ class CachedModel(ComposedModel):
         self.corrects = corrects(of)
         self.per_workload = per_workload(of)
         self._version = of.version
-        self._blocks: dict[tuple[bytes, ...], _Block] = {}
+        self._blocks: dict[tuple[bytes, ...], Records] = {}
         self._numbers: dict[tuple[int, int, bool, int], int] = {}
         self._workload_of: list[int] = []
 
@@ -119,7 +80,7 @@ class CachedModel(ComposedModel):
                 block.known[: len(of_row)] &= ~np.isin(of_row, list(changed))[: len(block.known)]
         return changed
 
-    def _block(self, configurations: Configurations) -> _Block:
+    def _block(self, configurations: Configurations) -> Records:
         c = configurations
         key = (
             *(column.tobytes() for column in (c.pool, c.gpus, c.nodes, c.share, c.attributes)),
@@ -127,7 +88,7 @@ class CachedModel(ComposedModel):
         )
         block = self._blocks.pop(key, None)
         if block is None:
-            block = _Block(len(configurations))
+            block = Records(len(configurations))
             if len(self._blocks) >= MOST_BLOCKS:
                 self._blocks.pop(next(iter(self._blocks)))
         self._blocks[key] = block
@@ -146,7 +107,7 @@ class CachedModel(ComposedModel):
         return np.array(rows, np.int64)[alike.inverse]
 
     def _learn(
-        self, block: _Block, jobs: JobBatch, row: IntArray, unknown: IntArray, configurations: Configurations
+        self, block: Records, jobs: JobBatch, row: IntArray, unknown: IntArray, configurations: Configurations
     ) -> None:
         number, first = np.unique(row[unknown], return_index=True)
         first = unknown[first]

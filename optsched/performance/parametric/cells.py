@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +28,7 @@ class Cells:
     """
 
     pairs: tuple[tuple[str, str], ...]
+    _last: dict[int, tuple[Any, IntArray]] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -48,17 +49,30 @@ class Cells:
         That is the first row of a pair in tables with ``each`` rows per pair, which end in rows of NaN. An index of -1
         (no workload) leads to the names' last, unknown row when it is wrapped around.
         """
-        known = dict(zip(self.pairs, range(0, each * len(self), each), strict=True))
-        table = np.full((len(ways.workloads) + 1, len(ways.gpu_types) + 1), each * len(self), np.int64)
-        for row, workload in enumerate(ways.workloads):
-            for column, gpu in enumerate(ways.gpu_types):
-                table[row, column] = known.get((workload, gpu), each * len(self))
+        table = self._table(ways.workloads, ways.gpu_types, each)
         flat_table, width = table.ravel(), table.shape[1]
         return lambda rows: flat_table.take(ways.workload[rows] * width + ways.gpu[rows], mode="wrap")
+
+    def _table(self, workloads: tuple[str, ...], gpu_types: tuple[str, ...], each: int) -> IntArray:
+        """First row of each pair of names, and of none; that of the names that were asked about last is kept."""
+        names, table = self._last.get(each, ((None, None), np.zeros((0, 0), np.int64)))
+        if names[0] is not workloads or names[1] is not gpu_types:
+            small = np.full((len(self.workloads) + 1, len(self.gpu_types) + 1), each * len(self), np.int64)
+            for number, (workload, gpu) in enumerate(self.pairs):
+                small[self.workloads[workload], self.gpu_types[gpu]] = each * number
+            rows, columns = _rows_among(self.workloads, workloads), _rows_among(self.gpu_types, gpu_types)
+            table = small[rows[:, np.newaxis], columns]
+            self._last[each] = ((workloads, gpu_types), table)
+        return table
 
     def find(self, ways: Ways) -> IntArray:
         """Number of the pair of each way, ``len(self)`` where it is not known."""
         return self.finder(ways)(slice(None))
+
+
+def _rows_among(known: Mapping[str, int], names: Sequence[str]) -> IntArray:
+    """Row of each name among those known, and one more for none; `len(known)` where it is not known."""
+    return np.array([*(known.get(name, len(known)) for name in names), len(known)], np.int64)
 
 
 def columns(rows: Sequence[Sequence[float]], width: int, each: int = 1) -> FloatArray:
