@@ -64,6 +64,8 @@ class AnalyticOptions(Document):
         Stage of ZeRO: what data-parallel replicas do not hold twice (1: optimizer, 2: gradients, 3: weights too).
     schedule : str
         Of the pipeline, with ``chunks`` of the model on a device if interleaved.
+    all_reduce : str
+        How workloads given by operations exchange gradients (`optsched.performance.analytic.exchange`).
     memory_share : float
         Share of a GPU's memory that a plan may fill; the rest is for the driver, buffers and fragments.
     launch : float
@@ -72,6 +74,8 @@ class AnalyticOptions(Document):
         GB/s per direction of a node, and seconds of a step, where neither topology nor pool says.
     log_sd : float
         Standard deviation of the log rate.
+    skip_unknown : bool
+        Say nothing of pools whose GPU type is not known, for a later model of a chain, instead of refusing them.
     """
 
     compute: Share = COMPUTE
@@ -81,13 +85,15 @@ class AnalyticOptions(Document):
     overlap: float = Field(default=0.5, ge=0, le=1)
     recompute: Literal["auto", "full", "none"] = "auto"
     zero: int = Field(default=1, ge=0, le=3)
-    schedule: Literal["1f1b", "gpipe", "interleaved"] = "1f1b"
+    schedule: Literal["1f1b", "gpipe", "interleaved", "chimera", "pipemare"] = "1f1b"
+    all_reduce: Literal["ring", "tree", "hierarchical", "nccl"] = "ring"
     chunks: PositiveCount = 1
     memory_share: Share = 0.9
     launch: NonNegative = 4e-6
     network_bandwidth: Positive = NETWORK_BANDWIDTH
     network_latency: NonNegative = NETWORK_LATENCY
     log_sd: Positive = LOG_SD
+    skip_unknown: bool = False
 
 
 class OperationDocument(Document):

@@ -14,7 +14,6 @@ from optsched.instance import Instance
 from optsched.instance.reading import key
 from optsched.performance.analytic.best_plan import best_plans
 from optsched.performance.analytic.cells import Cells
-from optsched.performance.analytic.collectives import ring_all_reduce
 from optsched.performance.analytic.documents import (
     AnalyticOptions,
     GpuOptions,
@@ -22,7 +21,8 @@ from optsched.performance.analytic.documents import (
     read_options,
     read_workloads,
 )
-from optsched.performance.analytic.hardware import PRECISIONS, Board, find
+from optsched.performance.analytic.exchange import exchange_seconds
+from optsched.performance.analytic.hardware import PRECISIONS, Board, find, rows
 from optsched.performance.analytic.links import GB, LEVELS, Links
 from optsched.performance.analytic.parallel3d import Machines, Rules
 from optsched.performance.analytic.rings import LEAF, NODE
@@ -78,7 +78,7 @@ class AnalyticModel:
     - ``parameters.operations`` or ``parameters.model``: with m samples on each of k GPUs in each of a passes
       (`optsched.performance.batches`), T(m) the roofline of its operations and S its gradient bytes,
 
-          t = a T(m) + max(0, ring all-reduce of S over k GPUs - overlap x 2/3 T(m)),
+          t = a T(m) + max(0, all-reduce of S over k GPUs - overlap x 2/3 T(m)),
 
       so that k x a x m samples are done; without ``gradient_bytes`` only one GPU has a rate.
 
@@ -99,7 +99,7 @@ class AnalyticModel:
         workloads = read_workloads(instance)
         pools = instance.cluster.pools
         known = [options.gpus.get(pool.gpu, GpuOptions()) for pool in pools]
-        self.boards = _boards(instance, known)
+        self.boards, self._known = _boards(instance, known, options.skip_unknown)
         self.links = Links.of(instance.cluster, self.boards, options.network_bandwidth, options.network_latency)
         self._pools = tuple(pool.name for pool in pools)
         self._names = {workload.name: row for row, workload in enumerate(instance.workloads)}
@@ -159,6 +159,7 @@ class AnalyticModel:
                 self.links.sources[row][level],
             )
             for row, pool in enumerate(self._pools)
+            if self._known[row]
             for level in range(1, len(LEVELS))
         )
 
@@ -170,6 +171,7 @@ class AnalyticModel:
         cells, of_pair = Cells.of(jobs.workload[job], configuration, configurations, self.boards)
         rate, feasible = np.zeros(len(cells)), np.full(len(cells), Feasibility.NO_RATE, np.uint8)
         asked = cells.asked
+        asked = asked[self._known[cells.pool[asked]]]
         kind = self._kind[cells.workload[asked]]
         for number, answer in ((TRANSFORMER, self._of_transformers), (OPERATIONS, self._of_operations)):
             here = asked[kind == number]
@@ -214,7 +216,9 @@ class AnalyticModel:
         peak = self._peak[cells.pool, self._precision[row]] * cells.compute
         bandwidth = self._bandwidth[cells.pool] * cells.memory
         once = self._operations.seconds(row, samples, peak, bandwidth, self.options.launch)
-        exchange = ring_all_reduce(self._gradient[row], gpus, *self.links.ring(cells.pool, gpus, cells.nodes))
+        exchange = exchange_seconds(
+            self.options.all_reduce, self._gradient[row], self.links, self.boards, cells.pool, gpus, cells.nodes
+        )
         seconds = passes * once + np.maximum(0.0, exchange - self.options.overlap * BACKWARD * once)
         possible = samples > 0
         steps = self._batches.steps(cells.workload, gpus * passes * samples)
@@ -270,9 +274,9 @@ def _rates(rate: FloatArray, possible: BoolArray, fits: BoolArray) -> Rates:
     return np.where(feasible == Feasibility.OK, rate, 0.0), feasible
 
 
-def _boards(instance: Instance, known: Sequence[GpuOptions]) -> tuple[Board, ...]:
-    """The board of every pool."""
-    boards = []
+def _boards(instance: Instance, known: Sequence[GpuOptions], skip: bool) -> tuple[tuple[Board, ...], BoolArray]:
+    """The board of every pool, and whether it is known; of others, if they are skipped, one that is never asked."""
+    boards: list[Board | None] = []
     for row, (pool, one) in enumerate(zip(instance.cluster.pools, known, strict=True)):
         own = f"performance.gpus.{key(pool.gpu)}.board"
         try:
@@ -280,7 +284,10 @@ def _boards(instance: Instance, known: Sequence[GpuOptions]) -> tuple[Board, ...
         except InvalidInput as error:
             if one.board:
                 raise
-            raise InvalidInput(
-                f"cluster.pools[{row}].gpu", error.found, f"{error.expected}; or its board as {own}"
-            ) from None
-    return tuple(boards)
+            if not skip:
+                raise InvalidInput(
+                    f"cluster.pools[{row}].gpu", error.found, f"{error.expected}; or its board as {own}"
+                ) from None
+            boards.append(None)
+    some = next((board for board in boards if board is not None), rows()[0])
+    return tuple(board or some for board in boards), np.array([board is not None for board in boards])

@@ -9,6 +9,7 @@ GPU times their efficiencies e_c, e_m, B1 and B2 the links inside and between no
     head              3 (max(F_h m / (T peak e_c), V h / (T bw e_m)) + 8 V s m / (T bw e_m))   on the last stage
     between stages    2 S min(G/T, d) / B2 (the groups of a node that send at a time), or 2 S / B1 within a node
     pipeline          M t_max + (sum of the stages - t_max) / v        t_max: the slowest stage, v chunks on a device
+                      Chimera and PipeMare: `pipeline`, with t_max on every stage
     gradients         ring all-reduce of the stage's W / T over d GPUs, on B1 within a node, else min(B1, B2 / T)
                       (x 1.5 with ZeRO-3, which gathers weights twice); hidden: overlap x the last backward pass
     optimizer         30 bytes moved for each parameter, / d with ZeRO
@@ -19,7 +20,7 @@ For equal stages the pipeline is M + p - 1 times a stage (`optsched.performance.
 Memory of the fullest GPU, against a share of what it has:
 
     16 bytes x parameters of the first stage / T     2 weight, 2 gradient, 12 optimizer (4, 4, 8 at 4 bytes); of these
-                                                     ZeRO-1 divides the last by d, ZeRO-2 the last two, ZeRO-3 all
+      (Chimera: of two stages)                       ZeRO-1 divides the last by d, ZeRO-2 the last two, ZeRO-3 all
     + activations in flight x l A_l m                on the first stage; with recomputation only the inputs S of its
                                                      layers, and A_l of one
     or, if more, those of the last stage with (bytes + 4) V s m / T of the head
@@ -39,11 +40,13 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.performance.analytic.collectives import ring_all_reduce
-from optsched.performance.analytic.pipeline import in_flight
+from optsched.performance.analytic.pipeline import in_flight, step_seconds
 from optsched.performance.analytic.transformer import Transformers
 
 OPERATIONS = 10
 """Of a layer forward: six matrix products, norms, the activation, additions."""
+EVEN = ("chimera", "pipemare")
+"""Schedules whose closed forms are those of equal stages."""
 OPTIMIZER_BYTES = 30
 """Adam reads 16 bytes of state and gradient of a parameter and writes 14 of them."""
 
@@ -55,7 +58,7 @@ class Rules:
     Attributes
     ----------
     schedule : str
-        1f1b, gpipe or interleaved, with ``chunks`` of the model on a device.
+        Of `optsched.performance.analytic.pipeline`, interleaved with ``chunks`` of the model on a device.
     recompute : tuple of bool
         The choices allowed.
     zero : int
@@ -194,8 +197,13 @@ def evaluate(models: Transformers, plan: Plans, machines: Machines, rules: Rules
     slowest = np.maximum(layers * layer + hop, fewest * layer + head + hop)
     whole = L * layer + head + (p - 1) * hop
     pipeline = M * slowest + np.maximum(whole - slowest, 0.0) / v
+    if rules.schedule in EVEN:
+        once = slowest / (3 + again)  # forward; the rest is backward
+        even = step_seconds(rules.schedule, p, M, once, slowest - once)
+        pipeline = np.where(p > 1, even, M * slowest)
 
     stage = (layers * models.layer_parameters + models.table_parameters) / T
+    held = np.where(p > 1, 2.0, 1.0) * stage if rules.schedule == "chimera" else stage
     per_node = np.maximum(np.floor(most / T), 1)
     over = np.ceil(d / per_node)
     ring = np.where(over > 1, np.minimum(inside, machines.between / T), inside)
@@ -206,9 +214,10 @@ def evaluate(models: Transformers, plan: Plans, machines: Machines, rules: Rules
     optimizer = OPTIMIZER_BYTES * stage / (d if rules.zero else 1) / machines.bandwidth
     seconds = pipeline + exposed + optimizer
 
-    memory = _memory(models, plan, stage, layers, m, work, rules)
+    memory = _memory(models, plan, held, layers, m, work, rules)
     divides = (T == 1) | ((most % T == 0) & (least % T == 0) & (np.where(models.heads > 0, models.heads, h) % T == 0))
     allowed = divides & (p <= L) & (d <= B) & (T * p * d == k)
+    allowed &= ~np.isnan(pipeline)
     if v > 1:
         allowed &= (p == 1) | ((M % p == 0) & (L % (p * v) == 0))
     return Outcome(seconds, memory, allowed, memory <= rules.memory * machines.memory)

@@ -13,6 +13,7 @@ from optsched.assembly import model_of
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.performance import Configurations, Feasibility, JobBatch, Observations, PerformanceModel, Source
+from optsched.performance.analytic.exchange import ALGORITHMS
 from optsched.performance.analytic.hardware import find
 from optsched.performance.analytic.model import AnalyticModel
 
@@ -295,3 +296,19 @@ def test_unknown_gpus() -> None:
         model(pools=pools)
     made = model(pools=pools, gpus={"fast": {"board": "H100"}})
     assert made.boards[1].name == "H100-SXM5-80GB"
+    skipping = model(pools=pools, skip_unknown=True)
+    said = skipping.predict(kinds(1), ways([(0, 8, 1), (1, 8, 1)]))
+    assert said.feasible.tolist() == [[Feasibility.OK, Feasibility.NO_RATE]]
+    assert said.rate[0, 0] == model(pools=pools[:1]).predict(kinds(1), ways([(0, 8, 1)])).rate[0, 0] > 0
+    assert {assumption.pool for assumption in skipping.assumptions} == {POOLS[0]["name"]}
+
+
+def test_every_way_to_exchange_gradients() -> None:
+    """Beyond one GPU the four differ; nothing is exchanged on one; over nodes a hierarchy beats the ring."""
+    one = {"w": {"parameters": {"batch_per_gpu": 8, "model": {"flops_per_sample": 1e9, "gradient_bytes": 1e9}}}}
+    asked = ways([(0, 1, 1), (0, 4, 1), (0, 16, 2)])
+    rates = {name: model(one, all_reduce=name, overlap=0).predict(kinds(1), asked).rate[0] for name in ALGORITHMS}
+    assert len({float(rate[0]) for rate in rates.values()}) == 1
+    assert len({float(rate[2]) for rate in rates.values()}) == len(ALGORITHMS)
+    assert rates["hierarchical"][1] == pytest.approx(rates["ring"][1])
+    assert rates["hierarchical"][2] > rates["ring"][2]

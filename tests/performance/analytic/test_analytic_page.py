@@ -21,4 +21,5 @@ def test_options(section: str, model: type[BaseModel]) -> None:
     _, _, text = PAGE.read_text().partition(f"## {section}\n")
     rows = re.findall(r"^\| `(\w+)` \| `(.*?)` \|", text.partition("\n## ")[0], re.MULTILINE)
     defaults = {name: field.get_default(call_default_factory=True) for name, field in model.model_fields.items()}
-    assert rows == [(name, str(default)) for name, default in defaults.items()]
+    told = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in defaults.items()}
+    assert rows == list(told.items())

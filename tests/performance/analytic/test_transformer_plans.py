@@ -220,6 +220,24 @@ def test_interleaving_shrinks_the_bubble_where_it_is_allowed() -> None:
     assert inter.seconds[1] < plain.seconds[1]
 
 
+def test_chimera_and_pipemare_shrink_the_bubble_and_hold_more() -> None:
+    count = 3
+    table = Plans(*(np.array([float(x)] * count) for x in (1, 4, 1)), np.array([4.0, 6.0, 8.0]), np.zeros(count, bool))
+    models, where = transformer(**SMALL | {"batch": 24, "layers": 12}), machine(4, 1)
+    models, where = models.take(rows(count)), where.take(rows(count))
+    plain, both, never = (
+        evaluate(models, table, where, Rules(schedule=name)) for name in ("1f1b", "chimera", "pipemare")
+    )
+    assert both.allowed.tolist() == [True, False, True]  # M must be at most p or a multiple of it
+    assert (never.seconds < plain.seconds).all() and (both.seconds[[0, 2]] < plain.seconds[[0, 2]]).all()
+    assert (both.memory[[0, 2]] > plain.memory[[0, 2]]).all()
+    alone = Plans(*(np.array([1.0]) for _ in range(3)), np.array([4.0]), np.zeros(1, bool))
+    single = [
+        evaluate(models.take(rows(1)), alone, machine(1, 1), Rules(schedule=name)) for name in ("1f1b", "chimera")
+    ]
+    assert single[0].seconds == single[1].seconds and single[0].memory == single[1].memory
+
+
 @pytest.mark.parametrize(("L", "h", "a", "T", "p", "k", "B", "tflops"), PUBLISHED)
 def test_published_rates_of_megatron(L: int, h: int, a: int, T: int, p: int, k: int, B: int, tflops: float) -> None:
     """Its plans on A100-80GB with 8 NICs of 200 Gb/s: within 25 % of the published rates, with the default 0.6, 0.8.
