@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from optsched.comparison import Comparison, compare
     from optsched.direct import solve_program
     from optsched.explaining import explain_job
-    from optsched.fitting import evaluate_models, fit_model, predict_times
+    from optsched.fitting import evaluate_models, fit_model, fit_pairs, predict_times
+    from optsched.formats.pairs import read_pairs
     from optsched.formats.profiles import read_profiles
     from optsched.instance import Instance
     from optsched.sensitivity import (
@@ -48,10 +49,12 @@ _HOME = {
     "evaluate_models": "optsched.fitting",
     "explain_job": "optsched.explaining",
     "fit_model": "optsched.fitting",
+    "fit_pairs": "optsched.fitting",
     "load": "optsched.api",
     "pareto": "optsched.sensitivity",
     "place": "optsched.api",
     "predict_times": "optsched.fitting",
+    "read_pairs": "optsched.formats.pairs",
     "read_profiles": "optsched.formats.profiles",
     "realise": "optsched.api",
     "solve": "optsched.api",
@@ -78,10 +81,12 @@ __all__ = [
     "evaluate_models",
     "explain_job",
     "fit_model",
+    "fit_pairs",
     "load",
     "pareto",
     "place",
     "predict_times",
+    "read_pairs",
     "read_profiles",
     "realise",
     "solve",

@@ -13,10 +13,12 @@ from optsched.instance import FORMAT as INSTANCE_FORMAT
 from optsched.instance import Instance
 from optsched.instance.reading import show
 from optsched.performance.batches import MOST_PER_GPU, NAME, PER_GPU
-from optsched.performance.composed import MODELS
+from optsched.performance.composed import MODELS, OF
 from optsched.performance.configurations import Configurations
 from optsched.performance.evaluation import Evaluation, Fit, Predict, evaluate
 from optsched.performance.files import check_performance
+from optsched.performance.learned.pair_models import PAIR_MODELS, pair_class
+from optsched.performance.learned.pairs import PairProfiles
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Feasibility, JobBatch
 from optsched.performance.splits import SPLITS
@@ -24,7 +26,7 @@ from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 from optsched.registry import load_model, names
 
-CHAIN = "chain"
+CHAIN, INTERFERENCE = "chain", "interference"
 
 Wanted = str | tuple[str, Mapping[str, Any]]
 """A model by name, or with options."""
@@ -88,6 +90,47 @@ def fit_model(profiles: Profiles, models: Wanted | Sequence[Wanted] = USUAL, **o
         raise InvalidInput("profiles", found, "at least two: a fit is not determined by less")
     fitted = [check_performance(owner.fit(profiles, own).document(), "") for owner, own in owners]
     return fitted[0] if len(fitted) == 1 else {"model": CHAIN, MODELS: fitted}
+
+
+def fit_pairs(
+    profiles: PairProfiles, model: Wanted = "auto", *, base: Mapping[str, Any] | None = None, **options: Any
+) -> dict[str, Any]:
+    """Fit a model of pairs to measured ones, and put it on a model of the rates that jobs have alone.
+
+    Parameters
+    ----------
+    profiles : PairProfiles
+        Of `optsched.read_pairs`.
+    model : str, or (str, mapping)
+        Name of a model of pairs, perhaps with options; ``auto`` takes the one that did best on so many measurements.
+    base : mapping, optional
+        A performance object that says what jobs run at alone, such as one of `fit_model`; by default ``table``, which
+        knows what the instance states.
+    **options
+        Of the model of pairs, where ``model`` is a name.
+
+    Returns
+    -------
+    dict
+        A performance object of ``interference``: for ``optsched.load(..., performance=...)`` and
+        `optsched.write_model`.
+
+    Raises
+    ------
+    UsageError
+        A name that there is not, or options given in two ways.
+    InvalidInput
+        The measurements cannot determine the model, or an option of it is wrong.
+    """
+    name, own = (model, {}) if isinstance(model, str) else model
+    if name not in PAIR_MODELS:
+        raise UsageError(f"unknown model of pairs {name!r}, expected one of {', '.join(PAIR_MODELS)}")
+    if own and options:
+        raise UsageError("options of the model of pairs are given in two ways")
+    fitted = pair_class(name).fit(profiles, {**own, **options}).document()
+    return check_performance(
+        {"model": INTERFERENCE, OF: {"model": "table"} if base is None else dict(base), "pairs": fitted}, ""
+    )
 
 
 def _listed(models: Wanted | Sequence[Wanted]) -> list[tuple[str, Mapping[str, Any]]]:
