@@ -50,7 +50,7 @@ def fit_pairs(
     ] = None,
     model: Annotated[
         str, typer.Option("--model", "-m", metavar="NAME[:KEY=VALUE,...]", rich_help_panel=MODEL, show_default=True,
-                          help="auto, row-column, gaussian-pairs, boosted-pairs, completion, utilisation or "
+                          help="auto, row-column, gaussian-pairs, boosted-pairs, completion or "
                           "conformal-pairs."),
     ] = "auto",
     option: Annotated[
