@@ -9,6 +9,7 @@ import typer
 
 from optsched.cli import values
 from optsched.cli.options import OUTPUT, Json
+from optsched.cli.profile_files import telling_parts
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 from optsched.errors import UsageError
@@ -90,7 +91,8 @@ def fit_pairs(
     with progress(shell, "fitting"):
         below = None if base is None else read_model(base)
         measured = read_pairs(pairs, alone=alone or ())
-        document = fit(measured, (name, options), base=below)
+        with telling_parts("row-column"):
+            document = fit(measured, (name, options), base=below)
         found = _summary(document, measured)
     if output == "-":
         shell.write(model_bytes(document).decode())

@@ -143,6 +143,11 @@ def test_gavel_s_names_of_job_types_are_those_of_imported_instances(files: Files
         (["-m", "row-column:penalty=1", "-O", "penalty=2"], 2, "--model row-column: penalty is given twice"),
         (["-m", "row-column", "-O", "penalty=-1"], 3, "performance.penalty: found -1, expected a number above 0"),
         (["-m", "boosted-pairs"], 3, "profiles: found 3 pairs that ran together, expected at least 20 for"),
+        (
+            ["-m", "conformal-pairs"],
+            3,
+            """of: found nothing, expected the model that it stands on, such as -O of='{"mo""",
+        ),
         (["--base", "none.json"], 3, "no readable file at none.json"),
         (["-O", "row-column={}", "-O", "x={}"], 3, "performance.x: found {}, expected options of one of boosted-pairs"),
     ],
