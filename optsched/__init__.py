@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from optsched.formats.pairs import read_pairs
     from optsched.formats.profiles import read_profiles
     from optsched.instance import Instance
+    from optsched.performance.concave import concave_envelope, envelope_gap
+    from optsched.performance.loss_curve import fit_loss_curve
+    from optsched.performance.parameter_server_bottleneck import BottleneckLaw
+    from optsched.performance.parameter_server_fit import fit_parameter_server
     from optsched.sensitivity import (
         CapacityCurve,
         CapacityRange,
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "BottleneckLaw": "optsched.performance.parameter_server_bottleneck",
     "CapacityCurve": "optsched.sensitivity",
     "CapacityRange": "optsched.sensitivity",
     "Comparison": "optsched.comparison",
@@ -46,10 +51,14 @@ _HOME = {
     "capacity_ranging": "optsched.sensitivity",
     "compare": "optsched.comparison",
     "compile": "optsched.api",
+    "concave_envelope": "optsched.performance.concave",
+    "envelope_gap": "optsched.performance.concave",
     "evaluate_models": "optsched.fitting",
     "explain_job": "optsched.explaining",
+    "fit_loss_curve": "optsched.performance.loss_curve",
     "fit_model": "optsched.fitting",
     "fit_pairs": "optsched.fitting",
+    "fit_parameter_server": "optsched.performance.parameter_server_fit",
     "load": "optsched.api",
     "pareto": "optsched.sensitivity",
     "place": "optsched.api",
@@ -66,6 +75,7 @@ _HOME = {
 }
 
 __all__ = [
+    "BottleneckLaw",
     "CapacityCurve",
     "CapacityRange",
     "Comparison",
@@ -78,10 +88,14 @@ __all__ = [
     "capacity_ranging",
     "compare",
     "compile",
+    "concave_envelope",
+    "envelope_gap",
     "evaluate_models",
     "explain_job",
+    "fit_loss_curve",
     "fit_model",
     "fit_pairs",
+    "fit_parameter_server",
     "load",
     "pareto",
     "place",
