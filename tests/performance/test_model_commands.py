@@ -432,3 +432,12 @@ def test_wrong_model_files_of_other_commands(run: Run, instance: Path, fitted: P
         assert missing.code == 3 and "no readable file at" in missing.err
         both = run(command[0], "-", *command[1:], "--model", "-")
         assert both.code == 2 and "the instance and the model cannot both come from standard input" in both.err
+
+
+def test_a_curve_that_is_not_concave_is_told(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "elastic.json"
+    rates = {"new": {"1": 1.0, "2": 1.4, "4": 3.2}, "old": {"1": 1.0, "2": 1.5}}
+    job = {"id": "a", "throughput": rates, "gpus": {"min": 1, "max": 4}, "steps": 10}
+    path.write_text(json.dumps({**INSTANCE, "workloads": {}, "jobs": [job]}))
+    told = run("explain", path, "-f", "max-throughput", "--job", "a")
+    assert told.code == 0 and "at most 19.2 % below a concave curve in new, concave in old" in " ".join(told.out.split())
