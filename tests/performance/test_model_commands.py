@@ -440,4 +440,5 @@ def test_a_curve_that_is_not_concave_is_told(run: Run, tmp_path: Path) -> None:
     job = {"id": "a", "throughput": rates, "gpus": {"min": 1, "max": 4}, "steps": 10}
     path.write_text(json.dumps({**INSTANCE, "workloads": {}, "jobs": [job]}))
     told = run("explain", path, "-f", "max-throughput", "--job", "a")
-    assert told.code == 0 and "at most 19.2 % below a concave curve in new, concave in old" in " ".join(told.out.split())
+    words = " ".join(told.out.split())
+    assert told.code == 0 and "at most 19.2 % below a concave curve in new, concave in old" in words
