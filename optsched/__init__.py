@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from optsched.comparison import Comparison, compare
     from optsched.direct import solve_program
     from optsched.explaining import explain_job
-    from optsched.fitting import evaluate_models, fit_model, predict_times
+    from optsched.fitting import evaluate_models, fit_model, fit_pairs, predict_times
+    from optsched.formats.pairs import read_pairs
     from optsched.formats.profiles import read_profiles
     from optsched.instance import Instance
+    from optsched.performance.concave import concave_envelope, envelope_gap
+    from optsched.performance.loss_curve import fit_loss_curve
+    from optsched.performance.parameter_server_bottleneck import BottleneckLaw
+    from optsched.performance.parameter_server_fit import fit_parameter_server
     from optsched.sensitivity import (
         CapacityCurve,
         CapacityRange,
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "BottleneckLaw": "optsched.performance.parameter_server_bottleneck",
     "CapacityCurve": "optsched.sensitivity",
     "CapacityRange": "optsched.sensitivity",
     "Comparison": "optsched.comparison",
@@ -45,13 +51,19 @@ _HOME = {
     "capacity_ranging": "optsched.sensitivity",
     "compare": "optsched.comparison",
     "compile": "optsched.api",
+    "concave_envelope": "optsched.performance.concave",
+    "envelope_gap": "optsched.performance.concave",
     "evaluate_models": "optsched.fitting",
     "explain_job": "optsched.explaining",
+    "fit_loss_curve": "optsched.performance.loss_curve",
     "fit_model": "optsched.fitting",
+    "fit_pairs": "optsched.fitting",
+    "fit_parameter_server": "optsched.performance.parameter_server_fit",
     "load": "optsched.api",
     "pareto": "optsched.sensitivity",
     "place": "optsched.api",
     "predict_times": "optsched.fitting",
+    "read_pairs": "optsched.formats.pairs",
     "read_profiles": "optsched.formats.profiles",
     "realise": "optsched.api",
     "solve": "optsched.api",
@@ -63,6 +75,7 @@ _HOME = {
 }
 
 __all__ = [
+    "BottleneckLaw",
     "CapacityCurve",
     "CapacityRange",
     "Comparison",
@@ -75,13 +88,19 @@ __all__ = [
     "capacity_ranging",
     "compare",
     "compile",
+    "concave_envelope",
+    "envelope_gap",
     "evaluate_models",
     "explain_job",
+    "fit_loss_curve",
     "fit_model",
+    "fit_pairs",
+    "fit_parameter_server",
     "load",
     "pareto",
     "place",
     "predict_times",
+    "read_pairs",
     "read_profiles",
     "realise",
     "solve",

@@ -76,21 +76,27 @@ def make_model(instance: Instance, document: Any, path: str = PERFORMANCE) -> Pe
     with below(path):
         if not issubclass(owner, ComposedModel):
             return owner.from_instance(instance, options)
-        parts = [(MODELS, part) for part in _list(options.pop(MODELS, []))]
-        parts += [(OF, options.pop(OF))] if OF in options else []
-        made = [
-            make_model(instance, part, f"{PERFORMANCE}.{where}[{row}]" if where == MODELS else f"{PERFORMANCE}.{where}")
-            for row, (where, part) in enumerate(parts)
-        ]
+        made = [make_model(instance, part, where) for where, part in _parts(owner, options)]
         if owner.corrects:
             made = [Chain.after_table(instance, part) for part in made]
         return owner.from_parts(instance, options, made)
 
 
-def _list(models: Any) -> list[Any]:
-    if not isinstance(models, list):
-        raise InvalidInput(f"{PERFORMANCE}.{MODELS}", show(models), "a list of performance objects")
-    return models
+def _parts(owner: type[ComposedModel], options: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Take the performance objects that a model is made of out of its options, each with its path."""
+    wanted, other = (MODELS, OF) if owner.made_of == MODELS else (OF, MODELS)
+    expected = "a list of performance objects" if wanted == MODELS else "a performance object"
+    if other in options:
+        told = f'no such key: the {owner.name} model takes "{wanted}", {expected}'
+        raise InvalidInput(f"{PERFORMANCE}.{other}", show(options[other]), told)
+    if wanted not in options:
+        raise InvalidInput(f"{PERFORMANCE}.{wanted}", "nothing", expected)
+    path, given = f"{PERFORMANCE}.{wanted}", options.pop(wanted)
+    if wanted == OF:
+        return [(path, given)]
+    if not isinstance(given, list):
+        raise InvalidInput(path, show(given), expected)
+    return [(f"{path}[{row}]", part) for row, part in enumerate(given)]
 
 
 def compile(

@@ -7,16 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from optsched.arrays import FloatArray
 from optsched.assembly import make_model
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import FORMAT as INSTANCE_FORMAT
 from optsched.instance import Instance
 from optsched.instance.reading import show
-from optsched.performance.batches import MOST_PER_GPU, NAME, PER_GPU
-from optsched.performance.composed import MODELS
+from optsched.performance.batches import MOST_PER_GPU, PER_GPU
+from optsched.performance.composed import MODELS, OF
 from optsched.performance.configurations import Configurations
 from optsched.performance.evaluation import Evaluation, Fit, Predict, evaluate
 from optsched.performance.files import check_performance
+from optsched.performance.learned.pair_models import PAIR_MODELS, pair_class
+from optsched.performance.learned.pairs import PairProfiles
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Feasibility, JobBatch
 from optsched.performance.splits import SPLITS
@@ -24,7 +27,7 @@ from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 from optsched.registry import load_model, names
 
-CHAIN = "chain"
+CHAIN, INTERFERENCE = "chain", "interference"
 
 Wanted = str | tuple[str, Mapping[str, Any]]
 """A model by name, or with options."""
@@ -88,6 +91,47 @@ def fit_model(profiles: Profiles, models: Wanted | Sequence[Wanted] = USUAL, **o
         raise InvalidInput("profiles", found, "at least two: a fit is not determined by less")
     fitted = [check_performance(owner.fit(profiles, own).document(), "") for owner, own in owners]
     return fitted[0] if len(fitted) == 1 else {"model": CHAIN, MODELS: fitted}
+
+
+def fit_pairs(
+    profiles: PairProfiles, model: Wanted = "auto", *, base: Mapping[str, Any] | None = None, **options: Any
+) -> dict[str, Any]:
+    """Fit a model of pairs to measured ones, and put it on a model of the rates that jobs have alone.
+
+    Parameters
+    ----------
+    profiles : PairProfiles
+        Of `optsched.read_pairs`.
+    model : str, or (str, mapping)
+        Name of a model of pairs, perhaps with options; ``auto`` takes the one that did best on so many measurements.
+    base : mapping, optional
+        A performance object that says what jobs run at alone, such as one of `fit_model`; by default ``table``, which
+        knows what the instance states.
+    **options
+        Of the model of pairs, where ``model`` is a name.
+
+    Returns
+    -------
+    dict
+        A performance object of ``interference``: for ``optsched.load(..., performance=...)`` and
+        `optsched.write_model`.
+
+    Raises
+    ------
+    UsageError
+        A name that there is not, or options given in two ways.
+    InvalidInput
+        The measurements cannot determine the model, or an option of it is wrong.
+    """
+    name, own = (model, {}) if isinstance(model, str) else model
+    if name not in PAIR_MODELS:
+        raise UsageError(f"unknown model of pairs {name!r}, expected one of {', '.join(PAIR_MODELS)}")
+    if own and options:
+        raise UsageError("options of the model of pairs are given in two ways")
+    fitted = pair_class(name).fit(profiles, {**own, **options}).document()
+    return check_performance(
+        {"model": INTERFERENCE, OF: {"model": "table"} if base is None else dict(base), "pairs": fitted}, ""
+    )
 
 
 def _listed(models: Wanted | Sequence[Wanted]) -> list[tuple[str, Mapping[str, Any]]]:
@@ -177,7 +221,8 @@ def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
     """What the model of a performance object says of ways to run.
 
     A model of a step's time is asked itself. Any other, such as a chain, speaks for the jobs of an instance only; it is
-    asked about one that has a workload for each name and batch, and a pool for each GPU type.
+    asked about one that has the workloads and, as its pools, the GPU types of the ways, by their names; a workload has
+    one batch in an instance, so there are as many of these as a workload has batches.
 
     Raises
     ------
@@ -189,31 +234,42 @@ def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
     if isinstance(owner, type) and issubclass(owner, TimeModel):
         return owner.from_document({key: value for key, value in document.items() if key != "model"}).times(ways)
     kinds, kind = np.unique(np.stack([ways.workload, ways.samples, ways.passes], axis=1), axis=0, return_inverse=True)
-    instance = _instance(ways, kinds, document)
+    kind = kind.ravel()
+    first = np.searchsorted(kinds[:, 0], np.arange(len(ways.workloads) + 1))  # of each workload among the sorted kinds
+    turn = np.arange(len(kinds)) - first[kinds[:, 0].astype(np.int64)]
+    seconds, log_sd = np.full(len(ways), np.nan), np.zeros(len(ways))
+    source = np.zeros(len(ways), np.uint8)
+    for number in range(int(turn.max(initial=-1)) + 1):
+        asked = np.flatnonzero(turn[kind] == number)
+        told = np.minimum(first[:-1] + number, first[1:] - 1)[first[:-1] < first[1:]]
+        said = _ask(document, ways.take(asked), kinds[told])
+        seconds[asked], log_sd[asked], source[asked] = said.seconds, said.log_sd, said.source
+    return Times(seconds, log_sd, source)
+
+
+def _ask(document: Mapping[str, Any], ways: Ways, kinds: FloatArray) -> Times:
+    """What a model says of ways, on an instance with one kind (workload, samples, passes) of each workload."""
+    row_of = np.zeros(len(ways.workloads), np.int64)
+    row_of[kinds[:, 0].astype(np.int64)] = np.arange(len(kinds))
     rows = np.arange(len(ways), dtype=np.int64)
     minus = np.full(len(ways), -1, np.int64)
-    jobs = JobBatch(kind.ravel().astype(np.int64), minus, np.zeros(len(ways), bool), ways.gpus)
+    jobs = JobBatch(row_of[ways.workload], minus, np.zeros(len(ways), bool), ways.gpus)
     configurations = Configurations(ways.gpu, ways.gpus, ways.nodes, np.ones(len(ways)), np.zeros(len(ways), np.int64))
-    told = make_model(instance, document).predict(jobs, configurations, edges=(rows, rows))
+    told = make_model(_instance(ways, kinds, document), document).predict(jobs, configurations, edges=(rows, rows))
     ok = told.feasible == Feasibility.OK
     seconds = np.full(len(ways), np.nan)
     seconds[ok] = ways.gpus[ok] / told.rate[ok]  # a step of the instance is what one GPU does in a step
     return Times(seconds, told.log_sd, told.source)
 
 
-def _instance(ways: Ways, kinds: Any, document: Mapping[str, Any]) -> Instance:
-    """An instance without jobs in which every way can be told: row by row its kinds of workloads and its GPU types."""
+def _instance(ways: Ways, kinds: FloatArray, document: Mapping[str, Any]) -> Instance:
+    """An instance without jobs in which every way can be told, by the names of its workloads and its GPU types."""
     most_gpus, most_nodes = (int(column.max(initial=1)) for column in (ways.gpus, ways.nodes))
     workloads = {
-        str(row): {
-            "parameters": {NAME: ways.workloads[int(workload)], PER_GPU: samples * passes, MOST_PER_GPU: samples}
-        }
-        for row, (workload, samples, passes) in enumerate(kinds.tolist())
+        ways.workloads[int(workload)]: {"parameters": {PER_GPU: samples * passes, MOST_PER_GPU: samples}}
+        for workload, samples, passes in kinds.tolist()
     }
-    pools = [
-        {"name": str(row), "gpu": gpu, "nodes": most_nodes, "gpus_per_node": most_gpus}
-        for row, gpu in enumerate(ways.gpu_types)
-    ]
+    pools = [{"name": gpu, "gpu": gpu, "nodes": most_nodes, "gpus_per_node": most_gpus} for gpu in ways.gpu_types]
     return Instance.from_document(
         {
             "format": INSTANCE_FORMAT,

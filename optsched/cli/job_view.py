@@ -11,6 +11,7 @@ import numpy as np
 from optsched.cli.solution_view import conflicts, result_facts
 from optsched.cli.tables import bullets, count, facts, heading, name, number, percent, rounded, seconds, spread, table
 from optsched.explaining import JobExplanation
+from optsched.performance.concave import concave_envelope, envelope_gap
 from optsched.registry import objective_words
 from optsched.solution import Status
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from optsched.solution.job_explanation import Way
 
 SHOWN = 20
+MOST_POOLS = 4
+CONCAVE = 1e-9
+"""Relative gap up to which a curve counts as concave."""
 
 
 def job_view(told: JobExplanation) -> Iterator[RenderableType]:
@@ -57,8 +61,29 @@ def _facts(told: JobExplanation) -> Iterator[tuple[str, str]]:
             yield "", f"... and {count(len(told.gets) - SHOWN, 'more stretch', 'more stretches')} (use --json)"
     elif told.throughput > 0:
         yield "gets", f"{rounded(told.throughput)} steps/s: at this rate it ends in {seconds(left / told.throughput)}"
+    yield from _scaling(told)
     if not told.gets and told.unplaced is None:
         yield "gets", "nothing" + (f": {told.why_nothing}" if told.why_nothing else "")
+
+
+def _scaling(told: JobExplanation) -> Iterator[tuple[str, str]]:
+    """Of a job that may have several numbers of GPUs: by how much its rates in a pool are below a concave curve."""
+    by_pool: dict[str, dict[int, float]] = {}
+    for way in told.ways:
+        where = way.configuration
+        if where["pool"] is not None and where["gpus"] > 0 and not {"with", "share", "attributes"} & set(where):
+            rates = by_pool.setdefault(where["pool"], {})
+            rates[where["gpus"]] = max(rates.get(where["gpus"], 0.0), way.rate)
+    gaps = []
+    for pool, rates in by_pool.items():
+        counts = sorted(rates)
+        if len(counts) > 1:
+            curve = [rates[gpus] for gpus in counts]
+            gap = float(envelope_gap(curve, concave_envelope(counts, curve, from_zero=True)))
+            words = f"at most {percent(gap)} below a concave curve" if gap > CONCAVE else "concave"
+            gaps.append(f"{words} in {name(pool)}")
+    if gaps:
+        yield "scaling", ", ".join(gaps[:MOST_POOLS])
 
 
 def _moment(time: float) -> str:

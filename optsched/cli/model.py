@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from optsched.cli import model_evaluate, model_fit, model_list, model_predict
+from optsched.cli import model_evaluate, model_fit, model_fit_pairs, model_list, model_predict
 from optsched.cli.command import CONTEXT, Commands, Help, add_command
 
 
@@ -14,6 +14,7 @@ def build_models() -> typer.Typer:
     app.callback()(_models)
     add_command(app, "list", model_list.list_models, model_list.EXAMPLES)
     add_command(app, "fit", model_fit.fit, model_fit.EXAMPLES)
+    add_command(app, "fit-pairs", model_fit_pairs.fit_pairs, model_fit_pairs.EXAMPLES)
     add_command(app, "predict", model_predict.predict, model_predict.EXAMPLES)
     add_command(app, "evaluate", model_evaluate.evaluate, model_evaluate.EXAMPLES)
     return app

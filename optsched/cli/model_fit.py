@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from optsched.cli.options import OUTPUT, Json
-from optsched.cli.profile_files import Models, ProfileFiles, Told
+from optsched.cli.profile_files import Models, ProfileFiles, Told, telling_parts
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 
@@ -53,7 +53,8 @@ def fit(
 
     with progress(shell, "fitting"):
         measured = told.read(profiles)
-        document = fit_model(measured, wanted)
+        with telling_parts("pollux"):
+            document = fit_model(measured, wanted)
         found = _summary(document, measured)
     if output == "-":
         shell.write(model_bytes(document).decode())

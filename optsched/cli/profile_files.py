@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from optsched.cli import values
-from optsched.errors import UsageError
+from optsched.errors import InvalidInput, UsageError
 
 if TYPE_CHECKING:
     from optsched.formats.profiles import Repeats
@@ -98,3 +99,15 @@ class Models:
                 if key in own:
                     raise UsageError(f"--model {name}: {key} is given twice")
         return [(name, {**own, **further}) for name, own in pairs]
+
+
+@contextmanager
+def telling_parts(example: str) -> Iterator[None]:
+    """Where a fit lacks the model that it stands on, say how the command line gives it."""
+    try:
+        yield
+    except InvalidInput as error:
+        if error.path != "performance.of" or error.found != "nothing":
+            raise
+        told = f"""the model that it stands on, such as -O of='{{"model": "{example}"}}'"""
+        raise InvalidInput(error.path, error.found, told) from None

@@ -25,6 +25,16 @@ def profile_of(job_type: str) -> tuple[str, float]:
     return (job_type, 1.0) if match is None else (match[1], float(match[2]))
 
 
+def job_type_of(workload: str, samples: float | None) -> str:
+    """The job type of a model and its batch, as `profile_of` takes it apart: one of batch 1 tells none."""
+    return workload if samples is None or samples == 1 else f"{workload} (batch size {samples:.15g})"
+
+
+def gpu_type_of(worker_type: str) -> str:
+    """The GPU type of a worker type: its name in capitals."""
+    return worker_type.upper()
+
+
 def gavel_measurements(data: bytes, path: Path, missing: Missing) -> Iterator[Measurement]:
     """The rates of jobs that have their GPUs to themselves; 0 was not run and is left out.
 
@@ -41,7 +51,7 @@ def gavel_measurements(data: bytes, path: Path, missing: Missing) -> Iterator[Me
             nodes = gpus if spread else -(-gpus // (missing.gpus_per_node or gpus))
             yield Measurement(
                 workload=missing.workload or workload,
-                gpu=missing.gpu or worker_type.removesuffix(SPREAD).upper(),
+                gpu=missing.gpu or gpu_type_of(worker_type.removesuffix(SPREAD)),
                 gpus=gpus,
                 nodes=nodes,
                 samples=samples,

@@ -91,17 +91,25 @@ def test_each_cell_comes_from_the_first_model_that_knows() -> None:
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ({"model": "chain"}, "performance.models: found an empty list"),
+        ({"model": "chain"}, "performance.models: found nothing, expected a list of performance objects"),
+        ({"model": "chain", "models": []}, "performance.models: found an empty list"),
+        ({"model": "chain", "of": TABLE}, 'performance.of: found {"model": "table"}, expected no such key: the chain '
+                                          'model takes "models", a list of performance objects'),
+        ({"model": "chain", "models": [TABLE], "of": TABLE}, 'performance.of: found {"model": "table"}, expected no'),
+        ({"model": "noisy", "models": [TABLE]}, 'performance.models: found [{"model": "table"}], expected no such key: '
+                                                'the noisy model takes "of", a performance object'),
+        ({"model": "cached", "of": TABLE, "models": []}, "performance.models: found [], expected no such key"),
+        ({"model": "noisy", "of": {"model": "cached"}}, "performance.of.of: found nothing, expected a performance"),
         ({"model": "chain", "models": [TABLE, {"model": "tabel"}]}, 'performance.models[1].model: found "tabel"'),
         ({"model": "chain", "models": [TABLE, {}]}, "performance.models[1].model: found null"),
         ({"model": "chain", "models": 3}, "performance.models: found 3"),
         ({"model": "chain", "models": [3]}, "performance.models[0]: found 3"),
         ({"model": "chain", "models": [TABLE], "x": 1}, "performance.x: found 1"),
-        ({"model": "noisy"}, "performance.of: found 0 models"),
+        ({"model": "noisy"}, "performance.of: found nothing, expected a performance object"),
         ({"model": "noisy", "of": {"model": "noisy", "of": TABLE, "sd": -1}}, "performance.of.sd: found -1"),
         ({"model": "online", "of": TABLE, "forget": 0}, "performance.forget: found 0"),
         ({"model": "online", "of": TABLE, "sd": {"cell": 0}}, "performance.sd.cell: found 0"),
-        ({"model": "online", "models": [TABLE, TABLE]}, "performance.of: found 2 models"),
+        ({"model": "online", "models": [TABLE, TABLE]}, 'performance.models: found [{"model"'),
         (oracle(d={"fast": 1.0}), "performance.throughput.d: found no workload of the instance"),
         (oracle(a={"fats": 1.0}), "performance.throughput.a.fats: found no pool"),
         (oracle(a={"fast": -1.0}), "performance.throughput.a.fast: found -1"),

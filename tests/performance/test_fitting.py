@@ -145,3 +145,27 @@ def test_files_that_are_no_models(tmp_path: Path) -> None:
     path.write_text(json.dumps({"model": "table"}))
     with pytest.raises(InvalidInput, match='format: found null, expected "optsched-model/1"'):
         read_model(path)
+
+
+def test_models_of_names_are_asked_by_the_names_of_the_profiles() -> None:
+    ways = PROFILES.ways
+    bert = np.array([name == "bert" for name in ways.workloads])[ways.workload]
+    names: dict[str, dict[str, dict[str, float]]] = {name: {} for name in ways.workloads}
+    oracle = {"model": "oracle", "throughput": {**names, "bert": {"T4": {"1": 5.0}}}}
+    told = predict_times(oracle, ways).seconds
+    t4 = np.array([gpu == "T4" for gpu in ways.gpu_types])[ways.gpu]
+    np.testing.assert_array_equal(np.isfinite(told), bert & t4 & (ways.gpus == 1))
+    assert set(told[np.isfinite(told)]) == {1 / 5.0}
+    with pytest.raises(InvalidInput, match=r"throughput.gpt: found no workload of the instance, expected one of bert"):
+        predict_times({"model": "oracle", "throughput": {"gpt": {"T4": {"1": 5.0}}}}, ways)
+
+
+def test_errors_that_are_drawn_belong_to_names_not_to_rows() -> None:
+    noisy = {"model": "noisy", "of": {"model": "chain", "models": [fit_model(PROFILES, Linear.name)]}, "sd": 0.3}
+    whole = predict_times(noisy, PROFILES.ways).seconds
+    for rows in (np.arange(len(PROFILES))[::-1], np.arange(5, 40, 3)):
+        np.testing.assert_array_equal(predict_times(noisy, PROFILES.ways.take(rows)).seconds, whole[rows])
+    error = np.log(whole / predict_times(noisy["of"], PROFILES.ways).seconds)
+    ways = PROFILES.ways
+    cells = np.stack([ways.workload, ways.gpu, ways.gpus, ways.nodes], axis=1)
+    assert len(np.unique(error.round(9))) == len(np.unique(cells, axis=0))  # one error for each way of a workload

@@ -136,7 +136,7 @@ def test_options_that_cannot_be(change: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("left_out", "message"),
     [
-        ("of", "performance.of: found 0 models, expected one performance object for the interference model"),
+        ("of", "performance.of: found nothing, expected a performance object"),
         ("pairs", "performance.pairs: found nothing, expected the document of a model of pairs"),
     ],
 )

@@ -116,6 +116,26 @@ def test_the_catalogue_is_listed_in_one_line_each(run: Run) -> None:
     assert all(item["summary"] for item in found.values())
 
 
+@pytest.mark.parametrize("name", [*registry.names("performance model"), "row-column", "auto", "conformal-pairs"])
+def test_one_model_is_shown_with_its_mathematics(run: Run, name: str) -> None:
+    shown, found = run("model", "list", name), run("model", "list", name, "--json").json
+    assert shown.code == 0 and shown.out.startswith(f"{name}, a ")
+    assert found["text"].split()[0] in shown.out and len(found["text"]) > 20
+    command = {"profiles": "model fit PROFILES", "pairs": "model fit-pairs PAIRS"}.get(
+        found["made_of"], '"performance"'
+    )
+    assert command in shown.out
+    if name == "chain":
+        assert '"models": ...' in shown.out
+    if name.startswith("conformal"):
+        assert "-O of=" in shown.out
+
+
+def test_no_model_of_that_name_is_shown(run: Run) -> None:
+    wrong = run("model", "list", "polux")
+    assert wrong.code == 2 and "unknown performance model 'polux'" in wrong.err
+
+
 def test_fit_writes_the_model_of_the_library(run: Run, profiles: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     result = run("model", "fit", profiles, "--model", NAME, "-o", path)
@@ -147,6 +167,11 @@ def test_options_and_chains(run: Run, profiles: Path, tmp_path: Path) -> None:
         (["-m", NAME, "-m", NAME, "-O", "floor=1"], 2, "-O beside several models: give each its options"),
         (["-m", f"{NAME}:floor=1", "-O", "floor=1"], 2, "floor is given twice"),
         (["-m", NAME, "-O", "floor"], 2, "-O: found 'floor', expected key=value"),
+        (
+            ["-m", "conformal"],
+            3,
+            """performance.of: found nothing, expected the model that it stands on, such as -O of='""",
+        ),
         (["-m", NAME, "-O", "roof=1"], 3, "performance.roof: found an unknown option"),
         (["-m", NAME, "--repeats", "last"], 2, "repeats: found 'last', expected first or all"),
         (["-m", NAME, "--gpus-per-node", "few"], 2, "--gpus-per-node: found 'few', expected a whole number"),
@@ -407,3 +432,13 @@ def test_wrong_model_files_of_other_commands(run: Run, instance: Path, fitted: P
         assert missing.code == 3 and "no readable file at" in missing.err
         both = run(command[0], "-", *command[1:], "--model", "-")
         assert both.code == 2 and "the instance and the model cannot both come from standard input" in both.err
+
+
+def test_a_curve_that_is_not_concave_is_told(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "elastic.json"
+    rates = {"new": {"1": 1.0, "2": 1.4, "4": 3.2}, "old": {"1": 1.0, "2": 1.5}}
+    job = {"id": "a", "throughput": rates, "gpus": {"min": 1, "max": 4}, "steps": 10}
+    path.write_text(json.dumps({**INSTANCE, "workloads": {}, "jobs": [job]}))
+    told = run("explain", path, "-f", "max-throughput", "--job", "a")
+    words = " ".join(told.out.split())
+    assert told.code == 0 and "at most 19.2 % below a concave curve in new, concave in old" in words

@@ -366,6 +366,31 @@ def test_trees_need_features() -> None:
         pair_class("boosted-pairs").fit(profiles_of(bare=True), {})
 
 
+@needs_sklearn
+@pytest.mark.parametrize("left", ["family", "batch", "isolated"])
+def test_trees_leave_out_what_is_unknown_of_every_pair(left: str) -> None:
+    profiles = profiles_of()
+    known = profiles.features
+    none = {
+        "family": ("",) * len(known.workloads),
+        "batch": np.full_like(known.batch, np.nan),
+        "isolated": np.full_like(known.isolated, np.nan),
+    }
+    bare = PairProfiles(
+        profiles.pairs, profiles.first, profiles.second,
+        replace(known, **{name: value for name, value in none.items() if name != left}),
+    )  # fmt: skip
+    model = pair_class("boosted-pairs").fit(bare, {"iterations": 20, "rows_per_leaf": 2})
+    document = json.loads(json.dumps(model.document()))
+    assert document["trees"]["features"] == 7 + 2 * len(known.gpu_types)
+    asked = set(document["trees"]["feature"])
+    own = {"family": {1, 6}, "batch": {2, 7}, "isolated": {3, 4, 5, 8, 9, 10}}[left]
+    assert asked <= {0} | own and asked & own
+    again = make_pair_model(document).fractions(every_pair())
+    np.testing.assert_array_equal(again.first, model.fractions(every_pair()).first)
+    assert np.isfinite(again.first).all()
+
+
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [

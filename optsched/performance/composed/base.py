@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
@@ -18,11 +18,13 @@ MODELS, OF = "models", "of"
 
 
 class ComposedModel(ABC):
-    """A performance model made of others, which stand in its options under `MODELS` or `OF`.
+    """A performance model made of others, which stand in its options under `made_of`: `MODELS` or `OF`.
 
     Whoever makes it (`optsched.assembly.make_model`) makes its parts first, by their own names.
     """
 
+    made_of: ClassVar[str] = OF
+    """The option that holds its parts: `OF`, one performance object, or `MODELS`, a list of them."""
     corrects: bool = False
     """Whether it also speaks where the instance states a rate: its parts then have heard what is stated."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.performance.composed.base import ComposedModel, corrects, only_table, per_workload, refuse_options
+from optsched.performance.composed.base import MODELS, ComposedModel, corrects, only_table, per_workload, refuse_options
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
     Edges,
@@ -33,6 +33,7 @@ class Chain(ComposedModel):
     """
 
     name = "chain"
+    made_of = MODELS
 
     def __init__(self, models: Sequence[PerformanceModel]) -> None:
         self.models = tuple(models)

@@ -34,8 +34,8 @@ class Interference(ComposedModel):
     Beside job b, in one configuration, job a runs at  rate(a) x fraction_g(a | b).
 
     rate(a) is what the base says of a alone in the configuration, g the GPU type of its pool and fraction what a model
-    of pairs says of the two workloads (by their ``profile``, else by their names). Pairs are profiled on one GPU; on
-    several, a pair is taken to keep the same fractions.
+    of pairs says of the two workloads, each by its name if the model knows that, else by its ``profile``. Pairs are
+    profiled on one GPU; on several, a pair is taken to keep the same fractions.
 
     Alone, jobs run as the base says.
 
@@ -47,7 +47,9 @@ class Interference(ComposedModel):
     def __init__(self, instance: Instance, base: PerformanceModel, pairs: PairModel) -> None:
         self.of, self.pairs = base, pairs
         self.corrects, self.per_workload = corrects(base), per_workload(base)
-        self._workloads = Batches.of(instance).names
+        known = set(pairs.workloads)
+        names = zip((workload.name for workload in instance.workloads), Batches.of(instance).names, strict=True)
+        self._workloads = tuple(name if name in known else profile for name, profile in names)
         self._gpu_types = tuple(pool.gpu for pool in instance.cluster.pools)
 
     @property

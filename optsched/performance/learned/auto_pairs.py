@@ -51,15 +51,21 @@ class AutoPairs(PairModel):
     def __init__(self, chosen: PairModel, because: str) -> None:
         self.chosen, self.because = chosen, because
 
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """`PairModel`."""
+        return self.chosen.workloads
+
     @classmethod
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
         """`PairModel`."""
-        for name, own in options.items():
+        given = {name.replace("_", "-"): own for name, own in options.items()}  # as a command line spells them
+        for name, own in given.items():
             if name not in PAIR_MODELS or name == cls.name or not isinstance(own, Mapping):
                 known = ", ".join(sorted(set(PAIR_MODELS) - {cls.name}))
                 raise InvalidInput(f"performance.{key(name)}", show(own), f"options of one of {known} by its name")
         name, because = choose(profiles)
-        return cls(pair_class(name).fit(profiles, options.get(name, {})), because)
+        return cls(pair_class(name).fit(profiles, given.get(name, {})), because)
 
     def fractions(self, pairs: Pairs) -> Fractions:
         """`PairModel`."""

@@ -43,7 +43,8 @@ class BoostedPairs(LearnedPairs):
     - of a, then of b: the number of its family, the log of its batch, the logs of its rates alone on all GPU types;
     - the logs of the rates of a and of b alone on g.
 
-    Numbers are those of the sorted names; what is unknown is missing, which trees can take. Both directions of each
+    Numbers are those of the sorted names; what is unknown is missing, which trees can take, and what is unknown of all
+    pairs is left out. Both directions of each
     measured pair are learnt. ``log_sd`` is the root mean square of the log errors when a fifth of the pairs, in both
     directions, is left out, five times.
 

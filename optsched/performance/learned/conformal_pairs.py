@@ -32,6 +32,11 @@ class ConformalPairs(PairModel):
     def __init__(self, base: PairModel, radius: Radius) -> None:
         self.base, self.radius = base, radius
 
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """`PairModel`."""
+        return self.base.workloads
+
     @classmethod
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
         """`PairModel`."""

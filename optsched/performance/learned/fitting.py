@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
@@ -35,7 +37,8 @@ def require_sklearn() -> None:
 def fit_trees(rows: FloatArray, target: FloatArray, options: TreeOptions) -> TreeEnsemble:
     """Boosted trees that minimise the squared error of ``target`` (E,) given ``rows`` (E, features).
 
-    One thread, as the tables are small; the same rows give the same trees.
+    One thread, as the tables are small; the same rows give the same trees. Columns without any value cannot be binned
+    and say nothing: the trees are grown without them and never ask for them, whatever the rows have there later.
     """
     require_sklearn()
     from sklearn.ensemble import HistGradientBoostingRegressor
@@ -50,8 +53,10 @@ def fit_trees(rows: FloatArray, target: FloatArray, options: TreeOptions) -> Tre
         early_stopping=False,
         random_state=options.seed,
     )
+    told = np.flatnonzero(~np.isnan(rows).all(axis=0))
     with threadpool_limits(1):
-        return TreeEnsemble.of(regressor.fit(rows, target))
+        trees = TreeEnsemble.of(regressor.fit(rows[:, told], target))
+    return replace(trees, features=rows.shape[1], feature=told[trees.feature])
 
 
 def folds_of(count: int, folds: int, seed: int) -> IntArray:

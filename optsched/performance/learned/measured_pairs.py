@@ -78,6 +78,11 @@ class LearnedPairs(PairModel):
         self.features = profiles.features
         self.symmetric = profiles.symmetric
 
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """`PairModel`."""
+        return self.features.workloads
+
     @abstractmethod
     def estimate(self, pairs: Pairs) -> Estimate:
         """Estimates for pairs that are named by the lists of ``features`` (no row is -1)."""

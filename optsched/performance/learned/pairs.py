@@ -232,6 +232,11 @@ class PairModel(ABC):
 
     name: ClassVar[str]
 
+    @property
+    @abstractmethod
+    def workloads(self) -> tuple[str, ...]:
+        """Names of the workloads that it may know something of."""
+
     @classmethod
     @abstractmethod
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
