@@ -11,7 +11,7 @@ from pydantic import Field
 from optsched.arrays import FloatArray, IntArray, group_rows
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.instance.documents import Document, Name, NonEmpty, NonNegative, Positive, PositiveCount
+from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount
 from optsched.instance.reading import validate
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG
 from optsched.performance.analytic.hardware import Board, find
@@ -54,10 +54,10 @@ class PriorDocument(Document):
     rates: dict[Name, dict[Name, NonEmpty[MeasuredDocument]]] = Field(default_factory=dict)
     precision: Precision = "fp32"
     log_sd_gpu: Annotated[float, Field(ge=0, le=10)] = 0.3
-    log_sd_gpus: NonNegative = 0.3
-    log_sd_nodes: NonNegative = 0.3
-    log_sd_batch: NonNegative = 0.1
-    log_sd_least: Positive = 0.05
+    log_sd_gpus: Annotated[float, Field(ge=0, le=10)] = 0.3
+    log_sd_nodes: Annotated[float, Field(ge=0, le=10)] = 0.3
+    log_sd_batch: Annotated[float, Field(ge=0, le=10)] = 0.1
+    log_sd_least: Annotated[float, Field(ge=1e-6, le=10)] = 0.05
 
 
 class Prior(TimeModel):

@@ -141,9 +141,9 @@ def test_planted_coefficients_are_recovered() -> None:
     np.testing.assert_allclose(fit_adaptdl(with_sync(planted())).law, LAW, rtol=1e-3)
     found = fit_robust(planted())  # its weak priors cost a little
     np.testing.assert_allclose(found.law, LAW, rtol=0.05)
-    assert found.log_sd < 0.003
+    assert found.log_sd == 0.05  # nothing is left, but no more is believed
     noisy = fit_robust(planted(0.05))
-    assert 0.03 < noisy.log_sd < 0.06
+    assert 0.05 < noisy.log_sd < 0.08
     ways = planted().ways
     assert log_error(step_seconds(noisy.law, ways), planted().seconds) < 0.06
 
@@ -160,7 +160,8 @@ def test_what_was_not_measured_is_pinned_and_told() -> None:
     assert law["a_r"] == law["b_r"] == 1e-8 and law["a_n"] == law["b_n"] == pytest.approx(1.1e-8)
     times = model.times(grid(lambda *_: 1.0, [(1, 1), (4, 1), (4, 2)], [64]).ways)
     assert times.source.tolist() == [Source.PARAMETRIC, Source.PRIOR, Source.PRIOR]
-    assert times.log_sd[0] < 0.01 and times.log_sd[1:].tolist() == [0.3, 0.3]
+    assert times.log_sd[0] == pytest.approx(0.25 / 3**0.5)  # four steps for two coefficients
+    assert times.log_sd[1:].tolist() == [0.3, 0.3]
     np.testing.assert_allclose(times.seconds, 0.05 + 0.002 * 64, rtol=1e-5)
 
     model = Pollux.fit(planted(shapes=[(1, 1), (2, 1)]), {})

@@ -20,6 +20,7 @@ from optsched.performance.parametric.pollux_law import (
     compute_seconds,
     log_step_seconds,
 )
+from optsched.performance.parametric.uncertainty import log_sd
 from optsched.performance.profiles import Profiles
 
 LEAST = 1e-8
@@ -45,7 +46,7 @@ class PolluxFit:
     objective : float
         What the fit minimised.
     log_sd : float
-        Root mean square of the log residuals of the steps' times.
+        Of the steps' times, by their log residuals (`optsched.performance.parametric.uncertainty`).
     inside, across : bool
         Whether several GPUs on one node, and on several, were measured.
     """
@@ -85,6 +86,12 @@ class _Data:
         pinned[[A_R, B_R]] = not self.inside
         pinned[[B_N, B_R]] |= not more
         return pinned, value
+
+    @property
+    def coefficients(self) -> int:
+        """How many the measurements have to determine: those not pinned; g only where there is something to overlap."""
+        free = int(np.sum(~self.pinned()[0]))
+        return free if self.inside or self.across else free - 1
 
 
 def adaptdl_objective(law: FloatArray, profiles: Profiles) -> float:
@@ -159,7 +166,7 @@ def fit_robust(profiles: Profiles) -> PolluxFit:
 
 def _result(law: FloatArray, objective: float, data: _Data) -> PolluxFit:
     residual = log_step_seconds(law, data.ways)[0] - data.log_seconds
-    return PolluxFit(law, objective, float(np.sqrt(np.mean(residual**2))), data.inside, data.across)
+    return PolluxFit(law, objective, log_sd(residual, data.coefficients), data.inside, data.across)
 
 
 def _objective(law: FloatArray, data: _Data) -> tuple[float, FloatArray]:

@@ -14,13 +14,14 @@ from optsched.instance.documents import Document, Name, NonEmpty, NonNegative, P
 from optsched.instance.reading import join, validate
 from optsched.performance.parametric.cells import Cells, by_names, columns, flat, split
 from optsched.performance.parametric.fitting import check_some, within
+from optsched.performance.parametric.uncertainty import LogSd, log_sd
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 
 LOG_SD = 0.1
-"""Stated where no more was measured than coefficients are fitted."""
+"""Of documents that state none."""
 SAME_BATCH = 1e-6
 """Batches that differ relatively by less are the same."""
 
@@ -36,7 +37,7 @@ class CurveDocument(Document):
     work: Positive
     serial: NonNegative = 0.0
     crosstalk: NonNegative = 0.0
-    log_sd: NonNegative = LOG_SD
+    log_sd: LogSd = LOG_SD
 
 
 class ScalingDocument(Document):
@@ -53,7 +54,8 @@ class Amdahl(TimeModel):
     One law per workload, GPU type and batch (samples per step of the whole job); nodes are not looked at. With L and
     L s at least 0 the law is linear, t = L / k + (L s) (k - 1) / k, and fitted by non-negative least squares of
     relative errors. A batch that was not measured is unknown (NaN); one that was is known in each split that rounds it
-    up to whole samples of all GPUs. log_sd is the root mean square of the log residuals, by degrees of freedom. A curve
+    up to whole samples of all GPUs. log_sd is that of the log residuals by their degrees of freedom
+    (`optsched.performance.parametric.uncertainty`). A curve
     with one k alone is taken for perfectly divisible (s = 0).
 
     References
@@ -106,10 +108,8 @@ class Amdahl(TimeModel):
         work, serial, crosstalk = np.concatenate([found, np.zeros(3 - len(found))]).tolist()
         if work == 0:
             raise InvalidInput("seconds", "no part that shrinks with more GPUs", "a step that several GPUs share")
-        residual = np.log(terms @ found / t)
-        spare = len(t) - terms.shape[1]
-        log_sd = float(np.sqrt(np.sum(residual**2) / spare)) if spare > 0 else LOG_SD
-        return CurveDocument(batch=batch, work=work, serial=serial / work, crosstalk=crosstalk / work, log_sd=log_sd)
+        sd = log_sd(np.log(terms @ found / t), terms.shape[1])
+        return CurveDocument(batch=batch, work=work, serial=serial / work, crosstalk=crosstalk / work, log_sd=sd)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
