@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,6 +36,21 @@ class Profiles:
     def take(self, rows: IntArray) -> Profiles:
         """The measurements at these rows."""
         return Profiles(self.ways.take(rows), self.seconds[rows], self.sync[rows])
+
+    def sorted(self) -> Profiles:
+        """The same measurements in an order of their own, with the names in alphabetical order.
+
+        It depends on nothing but what was measured, so that a fit to them does not depend on the order of a file.
+        """
+        ways = self.ways
+        names = tuple(sorted(ways.workloads)), tuple(sorted(ways.gpu_types))
+        workload = ways.workload_among({name: row for row, name in enumerate(names[0])})
+        gpu = ways.gpu_among({name: row for row, name in enumerate(names[1])})
+        order = np.lexsort((self.sync, self.seconds, ways.passes, ways.samples, ways.nodes, ways.gpus, gpu, workload))
+        if names == (ways.workloads, ways.gpu_types) and (np.diff(order) == 1).all():
+            return self
+        renamed = replace(ways, workload=workload, gpu=gpu, workloads=names[0], gpu_types=names[1])
+        return Profiles(renamed, self.seconds, self.sync).take(order)
 
     @property
     def samples_per_second(self) -> FloatArray:

@@ -107,6 +107,7 @@ class Boosted(TimeModel):
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
         """`optsched.performance.times.TimeModel`."""
         told = validate(BoostedOptions, dict(options), "performance")
+        profiles = profiles.sorted()
         base = None
         if told.of is None:
             profiles, target = _single_passes(profiles)

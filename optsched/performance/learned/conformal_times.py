@@ -54,6 +54,7 @@ class Conformal(TimeModel):
         """`optsched.performance.times.TimeModel`."""
         told = validate(ConformalOptions, dict(options), "performance")
         owner, own = base_class(told.of)
+        profiles = profiles.sorted()
         seen, out = hold_out(np.arange(len(profiles)), told.held_out, told.seed)
         with below(PATH):
             base = owner.fit(profiles.take(seen), own)

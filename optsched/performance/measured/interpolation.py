@@ -79,6 +79,7 @@ class Interpolation(TimeModel):
         """Keep what was measured, and see how well each part of it tells the rest."""
         validate(InterpolationOptions, dict(options), "performance")
         check_some(profiles)
+        profiles = profiles.sorted()
         ways = profiles.ways
         places: dict[tuple[tuple[str, str], int, int, float, int], list[float]] = {}
         rows = zip(

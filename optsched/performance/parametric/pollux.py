@@ -96,7 +96,7 @@ class Pollux(TimeModel):
         check_some(profiles)
         fit = fit_robust if chosen.method == "robust" else fit_adaptdl
         laws = {}
-        for pair, part in split(profiles).items():
+        for pair, part in split(profiles.sorted()).items():
             with within(pair):
                 laws[pair] = fit(part)
         return cls(tuple(laws), tuple(laws.values()), {"method": chosen.method})

@@ -87,6 +87,7 @@ class Amdahl(TimeModel):
         """One law for each batch of each pair that was measured."""
         validate(ScalingOptions, dict(options), "performance")
         check_some(profiles)
+        profiles = profiles.sorted()
         fitted = {pair: tuple(cls._fit_batches(part)) for pair, part in split(profiles).items()}
         curves = {pair: told for pair, told in fitted.items() if told}
         if not curves:

@@ -98,7 +98,7 @@ class SharedLink(TimeModel):
             if unknown:
                 expected = f"a workload that was measured: {listed(profiles.ways.workloads)}"
                 raise InvalidInput(join("performance", [name, min(unknown)]), "an unknown workload", expected)
-        return cls(_fit(profiles, chosen))
+        return cls(_fit(profiles.sorted(), chosen))
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
