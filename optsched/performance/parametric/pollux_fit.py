@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import Bounds, least_squares, minimize
@@ -24,8 +24,9 @@ from optsched.performance.parametric.uncertainty import log_sd
 from optsched.performance.profiles import Profiles
 
 LEAST = 1e-8
-"""Smallest coefficient, and AdaptDL's zero."""
+"""Smallest coefficient, and AdaptDL's zero; of the robust fit in units of the median step and the median samples."""
 MOST = 1e6
+"""Largest coefficient, in the same units."""
 MOST_OVERLAP = 10.0
 """Close enough to the maximum of the two phases."""
 START = np.array([0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001])
@@ -107,8 +108,10 @@ def fit_adaptdl(profiles: Profiles) -> PolluxFit:
     Raises
     ------
     InvalidInput
-        If no row has a known T_grad (one GPU, or a measured sync).
+        If no row has a known T_grad (one GPU, or a measured sync), or if the times are beyond the objective's bounds,
+        which are absolute.
     """
+    _check_units(profiles)
     data = _Data(profiles)
     if len(data.timed) == 0:
         raise InvalidInput("sync", "no measured sync and no step of one GPU", "the time of some gradients' exchange")
@@ -146,12 +149,15 @@ def fit_robust(profiles: Profiles) -> PolluxFit:
 
     Weak priors hold what few measurements leave open: rows  w b_n / a_n,  w b_r / a_r  and  w (g - 1)  are residuals
     too, w = `SHRINK`. Pinned terms are those of AdaptDL.
+
+    Times are fitted in units of the median step, samples in units of their median, so that the units in which they are
+    given do not matter.
     """
-    data = _Data(profiles)
+    scale, size = float(np.median(profiles.seconds)), float(np.median(profiles.ways.samples))
+    ways = profiles.ways.with_batches(profiles.ways.samples / size, profiles.ways.passes)
+    data = _Data(Profiles(ways, profiles.seconds / scale, profiles.sync / scale))
     pinned, value = data.pinned()
-    scale = float(np.exp(np.median(data.log_seconds)))
-    size = max(float(np.median(data.ways.samples)), 1.0)
-    even = np.array([scale / 2, scale / 2 / size, scale / 4, scale / 40, scale / 8, scale / 80, 1.5])
+    even = np.array([0.5, 0.5, 0.25, 0.025, 0.125, 0.0125, 1.5])
     best, law = np.inf, START
     for start in (even, _with(even, G, 4.0), START):
         found = _least_squares(data, pinned, value, start, robust=True)
@@ -161,7 +167,21 @@ def fit_robust(profiles: Profiles) -> PolluxFit:
     if not data.across:
         law = law.copy()
         law[A_N], law[B_N] = max(law[A_N], 1.1 * law[A_R]), max(law[B_N], 1.1 * law[B_R])
-    return _result(law, best, data)
+    fit = _result(law, best, data)
+    units = np.array([scale, scale / size, scale, scale, scale, scale, 1.0])
+    return replace(fit, law=law * units)
+
+
+def _check_units(profiles: Profiles) -> None:
+    """Refuse times and samples that coefficients between `LEAST` and `MOST` cannot tell."""
+    seconds, samples = float(np.median(profiles.seconds)), float(np.median(profiles.ways.samples))
+    if not 100 * LEAST <= seconds <= MOST:
+        raise InvalidInput(
+            "seconds", f"{seconds:g} in the median", f"{100 * LEAST:g} to {MOST:g} s for this method, or method robust"
+        )
+    if LEAST * samples > 0.1 * seconds:
+        found = f"{samples:g} in the median, in {seconds:g} s"
+        raise InvalidInput("samples", found, f"at least {10 * LEAST:g} s each for this method, or method robust")
 
 
 def _result(law: FloatArray, objective: float, data: _Data) -> PolluxFit:
