@@ -12,6 +12,9 @@ from optsched.errors import InvalidInput
 from optsched.instance.reading import show
 from optsched.performance.ways import Ways
 
+LEAST, MOST = 1e-30, 1e30
+"""Times and samples beyond these are slips of the pen; what is made of them in fits is finite."""
+
 
 @dataclass(frozen=True)
 class Profiles:
@@ -134,7 +137,9 @@ def _counts(name: str, given: Sequence[int] | IntArray) -> IntArray:
 
 def _positive(name: str, given: Sequence[float] | FloatArray) -> FloatArray:
     column = np.asarray(given, np.float64)
-    wrong = np.flatnonzero(~((column > 0) & np.isfinite(column)))
+    wrong = np.flatnonzero(~((column >= LEAST) & (column <= MOST)))
     if len(wrong):
-        raise InvalidInput(f"{name}[{wrong[0]}]", show(float(column[wrong[0]])), "a finite number above 0")
+        value = float(column[wrong[0]])
+        expected = f"a number from {LEAST:g} to {MOST:g}" if 0 < value < np.inf else "a finite number above 0"
+        raise InvalidInput(f"{name}[{wrong[0]}]", show(value), expected)
     return column

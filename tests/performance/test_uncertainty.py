@@ -11,6 +11,8 @@ import optsched
 from optsched.errors import InvalidInput
 from optsched.fitting import fit_model, predict_times
 from optsched.instance import Instance
+from optsched.performance.parametric.pollux import Pollux
+from optsched.performance.parametric.shared_link import SharedLink
 from optsched.performance.parametric.uncertainty import LEAST_LOG_SD, STATED_LOG_SD, log_sd
 from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways
@@ -128,3 +130,41 @@ def test_documents_are_no_less_sure_than_a_number_can_tell(document: dict[str, A
     ways = Ways(zero, zero, one, one, np.ones(1), one, ("w",), ("g",))
     with pytest.raises(InvalidInput, match=rf"{path}.*: found (500|1e\+99), expected a number of at most \d+"):
         predict_times(document, ways)
+
+
+@pytest.mark.parametrize("a", [0, 1e-320])
+def test_steps_take_some_time(a: float) -> None:
+    with pytest.raises(
+        InvalidInput, match=r"coefficients\.w\.g: found a_c .*, b_c 0, expected one of them at least 1e-"
+    ):
+        Pollux.from_document({"coefficients": {"w": {"g": {"a_c": a, "b_c": 0, "a_r": 1}}}})
+    link = {"bandwidth": 1e9, "latency": 1e-4}
+    shared = {
+        "gradient_bytes": {"w": 1e8}, "gpus": {"g": {"inside": link, "across": link}},
+        "compute": {"w": {"g": {"a": 0, "b": a}}},
+    }  # fmt: skip
+    with pytest.raises(InvalidInput, match=r"performance\.compute\.w\.g: found a 0, b .*, expected one of them at"):
+        SharedLink.from_document(shared)
+
+
+@pytest.mark.parametrize("column", ["samples", "seconds"])
+@pytest.mark.parametrize("value", [1e300, 1e-300])
+def test_slips_of_the_pen_are_no_measurements(column: str, value: float) -> None:
+    columns: dict[str, list[float]] = {"samples": [8.0, 4.0], "seconds": [1.0, 0.6]}
+    columns[column][1] = value
+    with pytest.raises(InvalidInput, match=rf"{column}\[1\]: found 1e.300, expected a number from 1e-30 to 1e\+30"):
+        Profiles.of(workload=["w"] * 2, gpu=["g"] * 2, gpus=[1, 2], **columns)
+
+
+@pytest.mark.parametrize("model", ["amdahl", "usl", "pollux", "shared-link", "interpolation", "prior"])
+@pytest.mark.parametrize(("samples", "seconds"), [(1e30, 1e-30), (1e-30, 1e30), (1e30, 1e30)])
+def test_whatever_is_a_measurement_is_fitted_or_refused_in_words(model: str, samples: float, seconds: float) -> None:
+    profiles = Profiles.of(
+        workload=["w"] * 4, gpu=["g"] * 4, gpus=[1, 2, 4, 1], samples=[8.0, 4.0, 2.0, samples],
+        seconds=[1.0, 0.6, 0.4, seconds],
+    )  # fmt: skip
+    try:
+        told = predict_times(fit_model(profiles, model), profiles.ways)
+    except InvalidInput:
+        return
+    assert (told.seconds[np.isfinite(told.seconds)] > 0).all()

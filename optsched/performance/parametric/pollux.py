@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import Field
 
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject
-from optsched.instance.reading import validate
+from optsched.instance.reading import join, validate
 from optsched.performance.parametric.cells import CHUNK, Cells, by_names, chunks, columns, flat, gather, split
-from optsched.performance.parametric.fitting import check_some, within
+from optsched.performance.parametric.fitting import check_compute, check_some, within
 from optsched.performance.parametric.overlap import overlapped
 from optsched.performance.parametric.pollux_fit import PolluxFit, fit_adaptdl, fit_robust
 from optsched.performance.parametric.pollux_law import A_C, A_N, A_R, B_C, B_N, B_R, NAMES, G
@@ -105,6 +105,8 @@ class Pollux(TimeModel):
     def from_document(cls, document: Mapping[str, Any]) -> Self:
         """The model of a document."""
         given = validate(PolluxDocument, dict(document), "performance")
+        for pair, law in flat(given.coefficients).items():
+            check_compute(join("performance.coefficients", pair), {"a_c": law.a_c, "b_c": law.b_c})
         laws = {pair: _fit_of(law) for pair, law in flat(given.coefficients).items()}
         return cls(tuple(laws), tuple(laws.values()), given.fitted)
 

@@ -22,6 +22,8 @@ from optsched.performance.ways import Ways
 
 LOG_SD = 0.1
 """Of documents that state none."""
+MOST_SHARE = 1e30
+"""Beyond this nothing can be divided."""
 SAME_BATCH = 1e-6
 """Batches that differ relatively by less are the same."""
 
@@ -115,7 +117,7 @@ class Amdahl(TimeModel):
         terms = np.stack([1 / k, (k - 1) / k, k - 1], axis=1)[:, : min(cls.terms, counts)]
         found, _ = nnls(terms / t[:, np.newaxis], np.ones(len(t)))
         work, serial, crosstalk = np.concatenate([found, np.zeros(3 - len(found))]).tolist()
-        if work == 0:
+        if work == 0 or max(serial, crosstalk) > MOST_SHARE * work:
             return None
         sd = log_sd(np.log(terms @ found / t), terms.shape[1])
         return CurveDocument(batch=batch, work=work, serial=serial / work, crosstalk=crosstalk / work, log_sd=sd)

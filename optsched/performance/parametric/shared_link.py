@@ -12,7 +12,7 @@ from optsched.errors import InvalidInput
 from optsched.instance.reading import join, listed, validate
 from optsched.performance.parametric.affine import fit_affine
 from optsched.performance.parametric.cells import CHUNK, Cells, by_names, chunks, columns, flat, gather, split
-from optsched.performance.parametric.fitting import check_some
+from optsched.performance.parametric.fitting import check_compute, check_some
 from optsched.performance.parametric.overlap import overlapped
 from optsched.performance.parametric.shared_link_documents import (
     ComputeDocument,
@@ -109,7 +109,8 @@ class SharedLink(TimeModel):
                 raise InvalidInput(
                     join("performance.gradient_bytes", [workload]), "nothing", "bytes, as it has compute"
                 )
-            for gpu in by_gpu:
+            for gpu, told in by_gpu.items():
+                check_compute(join("performance.compute", [workload, gpu]), {"a": told.a, "b": told.b})
                 if gpu not in given.gpus:
                     raise InvalidInput(join("performance.gpus", [gpu]), "nothing", f"links, as {workload} has compute")
         return cls(given)
