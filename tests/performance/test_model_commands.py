@@ -399,6 +399,12 @@ def test_where_rates_come_from(run: Run, instance: Path, fitted: Path) -> None:
     assert "parametric" not in run("explain", "@quickstart", "--job", "gpt-2-small-6").out
 
 
+def test_a_byte_order_mark_does_not_count(run: Run, instance: Path, fitted: Path, tmp_path: Path) -> None:
+    path = tmp_path / "marked.json"
+    path.write_bytes(b"\xef\xbb\xbf" + fitted.read_bytes())
+    assert read_model(path) == read_model(fitted)
+
+
 def test_wrong_model_files_of_other_commands(run: Run, instance: Path, fitted: Path, tmp_path: Path) -> None:
     for command in (["solve"], ["validate"], ["explain"], ["compare"], ["export", "-o", tmp_path / "x.json"]):
         result = run(command[0], instance, *command[1:], "--model", instance)
