@@ -63,9 +63,8 @@ def _check_file(instance: Instance, file: str | Path) -> None:
     except InvalidInput as error:
         if not error.path.startswith(PERFORMANCE):
             raise  # of the instance, such as the parameters of its workloads
-        path = error.path.removeprefix(PERFORMANCE).removeprefix(".")
-        with named(file):
-            raise InvalidInput(path, error.found, error.expected, error.file) from None
+        with named(file), below(""):
+            raise
 
 
 def model_of(instance: Instance) -> PerformanceModel:

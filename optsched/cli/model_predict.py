@@ -80,6 +80,7 @@ def predict(
     from optsched.fitting import predict_times
     from optsched.instance.reading import named
     from optsched.performance.files import read_model
+    from optsched.performance.paths import below
 
     with progress(shell, "predicting"):
         document = read_model(model)
@@ -88,7 +89,7 @@ def predict(
             per_step = measured.ways.samples_per_step
         else:
             measured, per_step = _ways(asked, told)
-        with named(model):
+        with named(model), below(""):
             times = predict_times(document, measured.ways)
     rows = _rows(measured, per_step, times, bool(profiles))
     if as_json:

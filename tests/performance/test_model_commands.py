@@ -297,8 +297,8 @@ def test_files_that_are_no_models(run: Run, profiles: Path, tmp_path: Path) -> N
     for text, words in (
         ("{}", 'model.json: format: found null, expected "optsched-model/1"'),
         ('{"format": "optsched-model/1"}', "model.json: model: found nothing"),
-        ('{"format": "optsched-model/1", "model": "x"}', 'model.json: performance.model: found "x", expected one of'),
-        (f'{{"format": "optsched-model/1", "model": "{NAME}"}}', "model.json: performance.per_sample: found nothing"),
+        ('{"format": "optsched-model/1", "model": "x"}', 'model.json: model: found "x", expected one of'),
+        (f'{{"format": "optsched-model/1", "model": "{NAME}"}}', "model.json: per_sample: found nothing"),
         ("no", "model.json: found text that is not JSON"),
     ):
         path.write_text(text)
