@@ -12,7 +12,7 @@ from optsched.candidates import compile as compile_candidates
 from optsched.errors import InvalidInput, UsageError
 from optsched.formulation import Extend, Formulation, SideConstraint, options_from
 from optsched.instance import Instance, read_instance
-from optsched.instance.reading import show
+from optsched.instance.reading import named, show
 from optsched.performance import PerformanceModel
 from optsched.performance.composed import MODELS, OF, Chain, ComposedModel
 from optsched.performance.files import check_performance, read_model
@@ -49,8 +49,22 @@ def opened(instance: Instance | str | Path, performance: Performance | None = No
         return load(instance, performance)
     if performance is None:
         return instance
-    document = performance if isinstance(performance, Mapping) else read_model(performance)
-    return replace(instance, performance=check_performance(document))
+    if isinstance(performance, Mapping):
+        return replace(instance, performance=check_performance(performance))
+    changed = replace(instance, performance=check_performance(read_model(performance)))
+    _check_file(changed, performance)
+    return changed
+
+
+def _check_file(instance: Instance, file: str | Path) -> None:
+    """Make the model that came from a file, so that what is wrong with it is told with the file and its paths."""
+    try:
+        model_of(instance)
+    except InvalidInput as error:
+        if not error.path.startswith(PERFORMANCE):
+            raise  # of the instance, such as the parameters of its workloads
+        with named(file), below(""):
+            raise
 
 
 def model_of(instance: Instance) -> PerformanceModel:

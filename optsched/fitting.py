@@ -71,7 +71,7 @@ def fit_model(profiles: Profiles, models: Wanted | Sequence[Wanted] = USUAL, **o
     -------
     dict
         A performance object: for ``optsched.load(..., performance=...)``, `predict_times` and
-        `optsched.write_model`.
+        `optsched.write_model`. The order of the measurements does not matter.
 
     Raises
     ------
@@ -89,6 +89,7 @@ def fit_model(profiles: Profiles, models: Wanted | Sequence[Wanted] = USUAL, **o
     if len(profiles) < 2:
         found = "no measurement" if len(profiles) == 0 else "one single measurement"
         raise InvalidInput("profiles", found, "at least two: a fit is not determined by less")
+    profiles = profiles.sorted()
     fitted = [check_performance(owner.fit(profiles, own).document(), "") for owner, own in owners]
     return fitted[0] if len(fitted) == 1 else {"model": CHAIN, MODELS: fitted}
 

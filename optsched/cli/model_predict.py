@@ -18,6 +18,7 @@ from optsched.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from optsched.arrays import FloatArray
     from optsched.performance.profiles import Profiles
 
 EXAMPLES = """
@@ -47,10 +48,14 @@ class Asked:
     batch_per_gpu: Annotated[
         str | None, typer.Option(metavar="M,...", help="Samples of one GPU in a step.", rich_help_panel=WAYS)
     ] = None
+    max_batch_per_gpu: Annotated[
+        str | None,
+        typer.Option(metavar="M", help="Most of them at a time; more take several passes.", rich_help_panel=WAYS),
+    ] = None
 
     def given(self) -> bool:
         """Whether any of them is."""
-        return any((self.gpus, self.nodes, self.batch, self.batch_per_gpu))
+        return any((self.gpus, self.nodes, self.batch, self.batch_per_gpu, self.max_batch_per_gpu))
 
 
 def predict(
@@ -75,13 +80,18 @@ def predict(
     from optsched.fitting import predict_times
     from optsched.instance.reading import named
     from optsched.performance.files import read_model
+    from optsched.performance.paths import below
 
     with progress(shell, "predicting"):
         document = read_model(model)
-        measured = told.read(profiles) if profiles else _ways(asked, told)
-        with named(model):
+        if profiles:
+            measured = told.read(profiles)
+            per_step = measured.ways.samples_per_step
+        else:
+            measured, per_step = _ways(asked, told)
+        with named(model), below(""):
             times = predict_times(document, measured.ways)
-    rows = _rows(measured, times, bool(profiles))
+    rows = _rows(measured, per_step, times, bool(profiles))
     if as_json:
         shell.document({"model": document["model"], "nominal": NOMINAL, "rows": rows})
     elif not shell.quiet:
@@ -89,8 +99,15 @@ def predict(
     return 0
 
 
-def _ways(asked: Asked, told: Told) -> Profiles:
-    """The ways of the options, every number of GPUs with every batch; their seconds mean nothing."""
+def _ways(asked: Asked, told: Told) -> tuple[Profiles, FloatArray]:
+    """The ways of the options, every number of GPUs with every batch, and the samples that a step is worth.
+
+    Batches are split as those of an instance's workloads are, into whole samples of the fullest GPU. The seconds of the
+    profiles mean nothing.
+    """
+    import numpy as np
+
+    from optsched.performance.batches import Batches
     from optsched.performance.profiles import Profiles
 
     for option, value in (("--workload", told.workload), ("--gpu", told.gpu), ("--gpus", asked.gpus)):
@@ -101,17 +118,26 @@ def _ways(asked: Asked, told: Told) -> Profiles:
     counts = _numbers(asked.gpus, "--gpus")
     nodes = _nodes(counts, asked, told)
     batches = _numbers(asked.batch or asked.batch_per_gpu, "--batch" if asked.batch else "--batch-per-gpu")
-    rows = [(k, n, b / k if asked.batch else b) for b in batches for k, n in zip(counts, nodes, strict=True)]
-    for k, n, m in rows:
+    most = _numbers(asked.max_batch_per_gpu or str(2**31 - 1), "--max-batch-per-gpu")
+    if len(most) > 1:
+        raise UsageError(f"--max-batch-per-gpu: found {len(most)} numbers, expected one")
+    rows = [(k, n, b) for b in batches for k, n in zip(counts, nodes, strict=True)]
+    for k, n, b in rows:
         if n > k:
             raise UsageError(f"--nodes: found {n} nodes for {k} GPUs, expected at most one for each GPU")
-        if m < 1:
-            raise UsageError(f"--batch: found {m * k:g} samples for {k} GPUs, expected at least one for each GPU")
-    gpus, spread, samples = (list(column) for column in zip(*rows, strict=True))
-    return Profiles.of(
+        if asked.batch and b < k:
+            raise UsageError(f"--batch: found {b} samples for {k} GPUs, expected at least one for each GPU")
+    gpus, spread, batch = np.array(rows, np.int64).T
+    each = batch.astype(np.float64)
+    row = np.arange(len(rows))
+    per_gpu = np.full(len(rows), np.nan) if asked.batch else each
+    split = Batches((), each, per_gpu, np.full(len(rows), float(most[0])))
+    samples, passes = split.split(row, gpus)
+    ways = Profiles.of(
         workload=[str(told.workload)] * len(rows), gpu=[str(told.gpu)] * len(rows), gpus=gpus, nodes=spread,
-        samples=samples, seconds=[1.0] * len(rows),
+        samples=samples, passes=passes, seconds=np.ones(len(rows)),
     )  # fmt: skip
+    return ways, each if asked.batch else each * gpus
 
 
 def _nodes(counts: Sequence[int], asked: Asked, told: Told) -> list[int]:
@@ -136,7 +162,7 @@ def _numbers(text: str | None, option: str) -> list[int]:
     return [number for number in numbers if number is not None]
 
 
-def _rows(measured: Profiles, times: Any, with_measured: bool) -> list[dict[str, Any]]:
+def _rows(measured: Profiles, per_step: FloatArray, times: Any, with_measured: bool) -> list[dict[str, Any]]:
     """A record for each way; what the model does not know is None."""
     import numpy as np
     from scipy.special import ndtri
@@ -157,7 +183,7 @@ def _rows(measured: Profiles, times: Any, with_measured: bool) -> list[dict[str,
             **dict.fromkeys(("seconds", "samples_per_second", "low", "high", "log_sd", "source")),
         }
         if np.isfinite(times.seconds[row]):
-            rate = float(ways.samples_per_step[row] / times.seconds[row])
+            rate = float(per_step[row] / times.seconds[row])
             record |= {
                 "seconds": float(times.seconds[row]),
                 "samples_per_second": rate,

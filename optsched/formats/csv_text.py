@@ -103,10 +103,15 @@ def read_table(
 
 def _decoded(data: bytes, name: str) -> str:
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise InvalidInput(f"{name}:{line}", f"the byte 0x{data[error.start]:02x}", "text in UTF-8") from None
+    before, null, _ = text.partition("\0")
+    if null:
+        expected = "text in UTF-8 without such"
+        raise InvalidInput(f"{name}:{before.count(chr(10)) + 1}", "a null character", expected)
+    return text
 
 
 def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:

@@ -12,6 +12,7 @@ from optsched.errors import InvalidInput
 from optsched.formats.csv_text import Kind, Row, Table, read_header, read_table
 from optsched.formats.measurements import Measurement, check_way
 from optsched.instance.reading import listed, show
+from optsched.performance.profiles import LEAST, MOST
 
 COLUMNS: dict[str, Kind] = {
     "workload": "text", "gpu": "text", "gpus": "whole", "nodes": "whole", "placement": "text", "samples": "number",
@@ -73,7 +74,8 @@ def _of_steps(data: bytes, path: Path, missing: Missing) -> Iterator[Measurement
         sync = float(row.cells.get("sync", math.nan))
         if sync < 0 or sync > seconds * (1 + 1e-9):
             found = f"{sync:g} s of a step of {seconds:g} s"
-            raise InvalidInput(table.place(row, "sync"), found, "from 0 to the step's own seconds, in the same unit")
+            expected = "from 0 to the step's own seconds, in the same unit, or nothing where it was not measured"
+            raise InvalidInput(table.place(row, "sync"), found, expected)
         passes = int(row.cells.get("passes", 1))
         if not 1 <= passes < 2**31:
             raise InvalidInput(table.place(row, "passes"), show(passes), "a whole number of passes, at least 1")
@@ -114,7 +116,7 @@ def _way(table: Table, row: Row) -> tuple[int, int]:
     if "gpus" not in row.cells:
         raise InvalidInput(table.place(row, "gpus"), "nothing", "a whole number of GPUs, at least 1")
     gpus = int(row.cells["gpus"])
-    if gpus < 1:
+    if not 1 <= gpus < 2**31:
         raise InvalidInput(table.place(row, "gpus"), show(gpus), "a whole number of GPUs, at least 1")
     if "nodes" not in row.cells and gpus > 1:
         found = "nothing" if "nodes" in table.columns else f"no column nodes for a step on {gpus} GPUs"
@@ -128,6 +130,8 @@ def _above_0(table: Table, row: Row, column: str, expected: str) -> float:
     value = float(row.cells[column])
     if value <= 0:
         raise InvalidInput(table.place(row, column), show(value), expected)
+    if not LEAST <= value <= MOST:
+        raise InvalidInput(table.place(row, column), show(value), f"{expected}: from {LEAST:g} to {MOST:g}")
     return value
 
 
@@ -167,7 +171,7 @@ def _rate(table: Table, row: Row, column: str) -> float:
         rate = float(text)
     except ValueError:
         rate = math.nan
-    if not (rate == 0 or 1e-12 <= rate < math.inf):
+    if not (rate == 0 or 1e-12 <= rate <= MOST):
         raise InvalidInput(table.place(row, column), show(text), "iterations/s, or 0 where the job cannot run")
     return rate
 

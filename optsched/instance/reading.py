@@ -59,8 +59,9 @@ def parse_json(text: bytes | str, what: str) -> Any:
     """Parse JSON.
 
     Of a key that stands twice in one object the last one counts, as in the parsers of Python and JavaScript. NaN and
-    Infinity pass here and are refused later, with the path of their field.
+    Infinity pass here and are refused later, with the path of their field. A byte order mark does not count.
     """
+    text = text.removeprefix("\ufeff") if isinstance(text, str) else text.removeprefix(b"\xef\xbb\xbf")
     if not text.strip():
         raise InvalidInput("", f"an empty {what}", "a JSON document")
     try:
@@ -150,8 +151,10 @@ def _expected(kind: str, context: Mapping[str, Any], message: str) -> str:
         return f"a number of at least {_number(context['ge'])}"
     if kind == "greater_than":
         return f"a number above {_number(context['gt'])}"
-    if kind in ("less_than_equal", "less_than"):
-        return f"a number of at most {_number(context.get('le', context.get('lt')))}"
+    if kind == "less_than_equal":
+        return f"a number of at most {_number(context['le'])}"
+    if kind == "less_than":
+        return f"a number below {_number(context['lt'])}"
     if kind in ("too_short", "too_long"):
         bound = "at least" if kind == "too_short" else "exactly"
         count = context.get("min_length", context.get("max_length"))

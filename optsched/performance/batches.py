@@ -22,7 +22,8 @@ class Batches:
     - ``batch``: samples of one step of the whole job, whatever its GPUs (strong scaling);
     - ``batch_per_gpu``: samples of one GPU in a step, whatever their number (weak scaling). A step is then that many
       samples, so that the work of a job does not depend on its GPUs; with ``batch`` as well, a step is ``batch``;
-    - ``max_batch_per_gpu``: most samples of one GPU at a time; more are taken in several passes;
+    - ``max_batch_per_gpu``: most samples of one GPU at a time; more are taken in several passes. A ``batch`` is split
+      into whole samples, so beside one alone this is a whole number;
     - ``profile``: name under which a fitted model knows the workload (its own by default).
 
     Attributes
@@ -54,6 +55,7 @@ class Batches:
             for parameter, column in columns.items():
                 column.append(_samples(workload.parameters.get(parameter), f"{path}.{parameter}"))
         step, per_gpu, most = (np.array([*column, np.nan]) for column in columns.values())
+        _check_passes(instance, step, per_gpu, most)
         return cls(
             tuple(names), np.where(np.isnan(step), per_gpu, step), per_gpu, np.where(np.isnan(most), np.inf, most)
         )
@@ -78,6 +80,22 @@ class Batches:
         step = self.step[workload]
         steps: FloatArray = np.where(np.isnan(self.per_gpu[workload]), 1.0, samples / step)
         return steps
+
+
+MOST_PASSES = 2.0**31
+
+
+def _check_passes(instance: Instance, step: FloatArray, per_gpu: FloatArray, most: FloatArray) -> None:
+    """Refuse a ``max_batch_per_gpu`` that whole samples exceed, or that takes more passes than can be counted."""
+    each = np.where(np.isnan(per_gpu), step, per_gpu)
+    split = np.isnan(per_gpu) & ~np.isnan(step) & (most != np.floor(most)) & ~np.isnan(most)
+    for wrong, expected in (
+        (split, "a whole number of samples, as a batch is split into whole ones"),
+        (each > MOST_PASSES * most, "samples that take fewer than 2^31 passes"),
+    ):
+        for row in np.flatnonzero(wrong)[:1].tolist():
+            path = f"{join('workloads', [instance.workloads[row].name])}.parameters.{MOST_PER_GPU}"
+            raise InvalidInput(path, show(float(most[row])), expected)
 
 
 def _samples(value: object, path: str) -> float:

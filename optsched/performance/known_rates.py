@@ -25,19 +25,20 @@ class Spreads:
 
 @dataclass(frozen=True)
 class Setting:
-    """Ways to run: GPU types, GPUs, nodes, samples of a GPU in a pass (NaN: not said)."""
+    """Ways to run: GPU types, GPUs, nodes, samples of a GPU in a pass, passes of a step (NaN: not said)."""
 
     gpu: IntArray
     gpus: FloatArray
     nodes: FloatArray
     samples: FloatArray
+    passes: FloatArray
 
     def __len__(self) -> int:
         return len(self.gpu)
 
     def take(self, rows: IntArray) -> Setting:
         """The ways at these rows."""
-        return Setting(self.gpu[rows], self.gpus[rows], self.nodes[rows], self.samples[rows])
+        return Setting(self.gpu[rows], self.gpus[rows], self.nodes[rows], self.samples[rows], self.passes[rows])
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,9 @@ class KnownRates:
 
             rate' = rate x exp(log_ratio[g, g']) x k' / k
             log_sd^2 = sd_least^2 + [g' != g] sd_gpu^2 + (sd_gpus log2(k'/k))^2 + (sd_nodes log2(n'/n))^2
-                       + (sd_batch log2(m'/m))^2
+                       + (sd_batch log2(m'/m))^2 + (sd_batch log2(A'/A))^2        A passes
 
-        Samples that are not said cost nothing. NaN where nothing is known of the workload (or its row is
+        Samples and passes that are not said cost nothing. NaN where nothing is known of the workload (or its row is
         -1), or no ratio between the GPU types. Among equals those of the
         same GPU type come first, then the first given.
         """
@@ -93,6 +94,7 @@ class KnownRates:
         for spread, new, old in (
             (spreads.nodes, there.nodes, here.nodes),
             (spreads.batch, there.samples, here.samples),
+            (spreads.batch, there.passes, here.passes),
         ):
             doubt += np.nan_to_num((spread * np.log2(new / old)) ** 2)
         doubt[np.isnan(change)] = np.inf

@@ -13,10 +13,14 @@ PERFORMANCE = "performance"
 
 @contextmanager
 def below(path: str) -> Iterator[None]:
-    """Errors of a model, whose paths begin with ``performance``, told with the path of its own performance object."""
+    """Errors of a model, whose paths begin with ``performance``, told with the path of its performance object.
+
+    That is empty if it is a document of its own.
+    """
     try:
         yield
     except InvalidInput as error:
         if path == PERFORMANCE or not error.path.startswith(PERFORMANCE):
             raise
-        raise InvalidInput(path + error.path[len(PERFORMANCE) :], error.found, error.expected, error.file) from None
+        where = (path + error.path[len(PERFORMANCE) :]).lstrip(".")
+        raise InvalidInput(where, error.found, error.expected, error.file) from None

@@ -11,7 +11,7 @@ from pydantic import Field
 from optsched.arrays import FloatArray, IntArray, group_rows
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.instance.documents import Document, Name, NonEmpty, NonNegative, Positive, PositiveCount
+from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount
 from optsched.instance.reading import validate
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG
 from optsched.performance.analytic.hardware import Board, find
@@ -26,11 +26,12 @@ from optsched.performance.ways import Ways
 
 
 class MeasuredDocument(Document):
-    """A rate in samples/s of k GPUs on n nodes with so many samples of a GPU in a pass."""
+    """A rate in samples/s of k GPUs on n nodes with so many samples of a GPU in a pass and passes of a step."""
 
     gpus: PositiveCount
     nodes: PositiveCount = 1
     samples: Positive
+    passes: PositiveCount = 1
     rate: Positive
 
 
@@ -46,7 +47,7 @@ class PriorDocument(Document):
     log_sd_gpu : float
         Standard deviation of the log rate on another GPU type.
     log_sd_gpus, log_sd_nodes, log_sd_batch : float
-        The same for each doubling of GPUs, nodes spanned, and samples of a GPU.
+        The same for each doubling of GPUs, nodes spanned, and samples of a GPU or passes.
     log_sd_least : float
         Of what was measured in this very way: two measurements differ by about 5 %.
     """
@@ -54,10 +55,10 @@ class PriorDocument(Document):
     rates: dict[Name, dict[Name, NonEmpty[MeasuredDocument]]] = Field(default_factory=dict)
     precision: Precision = "fp32"
     log_sd_gpu: Annotated[float, Field(ge=0, le=10)] = 0.3
-    log_sd_gpus: NonNegative = 0.3
-    log_sd_nodes: NonNegative = 0.3
-    log_sd_batch: NonNegative = 0.1
-    log_sd_least: Positive = 0.05
+    log_sd_gpus: Annotated[float, Field(ge=0, le=10)] = 0.3
+    log_sd_nodes: Annotated[float, Field(ge=0, le=10)] = 0.3
+    log_sd_batch: Annotated[float, Field(ge=0, le=10)] = 0.1
+    log_sd_least: Annotated[float, Field(ge=1e-6, le=10)] = 0.05
 
 
 class Prior(TimeModel):
@@ -88,14 +89,14 @@ class Prior(TimeModel):
         self.gpu_types = tuple(dict.fromkeys(name for rates in document.rates.values() for name in rates))
         gpu = {name: row for row, name in enumerate(self.gpu_types)}
         table = [
-            (self.workloads[workload], gpu[name], one.gpus, one.nodes, one.samples, one.rate)
+            (self.workloads[workload], gpu[name], one.gpus, one.nodes, one.samples, one.passes, one.rate)
             for workload, rates in document.rates.items()
             for name, entries in rates.items()
             for one in entries
         ]
-        columns = np.array(table, np.float64).reshape(-1, 6).T
-        setting = Setting(columns[1].astype(np.int64), columns[2], columns[3], columns[4])
-        self._known = KnownRates.of(len(self.workloads), columns[0].astype(np.int64), setting, columns[5])
+        columns = np.array(table, np.float64).reshape(-1, 7).T
+        setting = Setting(columns[1].astype(np.int64), *columns[2:6])
+        self._known = KnownRates.of(len(self.workloads), columns[0].astype(np.int64), setting, columns[6])
 
     @property
     def spreads(self) -> Spreads:
@@ -110,20 +111,21 @@ class Prior(TimeModel):
         """Keep the median rate of each way to run; ``options`` are those of the document without ``rates``."""
         if "rates" in options:
             raise InvalidInput("performance.rates", "rates beside a profile", "one of the two")
+        profiles = profiles.sorted()
         ways = profiles.ways
-        names = ("workload", "gpu", "gpus", "nodes", "samples")
+        names = ("workload", "gpu", "gpus", "nodes", "samples", "passes")
         groups = group_rows([getattr(ways, name) for name in names], len(ways))
+        first = ways.take(groups.first)
         rates: dict[str, dict[str, list[dict[str, Any]]]] = {}
-        speed = profiles.samples_per_second
-        for group, row in enumerate(groups.first.tolist()):
-            entry = {
-                "gpus": int(ways.gpus[row]),
-                "nodes": int(ways.nodes[row]),
-                "samples": float(ways.samples[row]),
-                "rate": float(np.median(speed[groups.inverse == group])),
-            }
-            by_gpu = rates.setdefault(ways.workloads[ways.workload[row]], {})
-            by_gpu.setdefault(ways.gpu_types[ways.gpu[row]], []).append(entry)
+        rows = zip(
+            first.workload.tolist(), first.gpu.tolist(), first.gpus.tolist(), first.nodes.tolist(),
+            first.samples.tolist(), first.passes.tolist(),
+            _medians(profiles.samples_per_second, groups.inverse, groups.count).tolist(), strict=True,
+        )  # fmt: skip
+        for workload, gpu, *way in rows:
+            by_gpu = rates.setdefault(ways.workloads[workload], {})
+            entry = dict(zip(("gpus", "nodes", "samples", "passes", "rate"), way, strict=True))
+            by_gpu.setdefault(ways.gpu_types[gpu], []).append(entry)
         return cls.from_document({**options, "rates": rates})
 
     @classmethod
@@ -139,7 +141,8 @@ class Prior(TimeModel):
         """Seconds of a step from the known samples/s."""
         log_ratio = log_ratios(self.gpu_types, ways.gpu_types, self.options.precision)
         gpu = _merged(self.gpu_types, ways.gpu_types)[ways.gpu]
-        wanted = Setting(gpu, ways.gpus.astype(np.float64), ways.nodes.astype(np.float64), ways.samples)
+        gpus, nodes, passes = (column.astype(np.float64) for column in (ways.gpus, ways.nodes, ways.passes))
+        wanted = Setting(gpu, gpus, nodes, ways.samples, passes)
         rate, log_sd = self._known.nearest(ways.workload_among(self.workloads), wanted, log_ratio, self.spreads)
         return Times(ways.samples_per_step / rate, np.nan_to_num(log_sd), np.full(len(ways), Source.PRIOR, np.uint8))
 
@@ -170,7 +173,7 @@ class PriorOnInstance(TimesOnInstance):
         here = pool[asked]
         nothing = np.full(len(asked), np.nan)
         wanted = Setting(
-            self._type[here], gpus[asked].astype(np.float64), nodes[asked].astype(np.float64), nothing
+            self._type[here], gpus[asked].astype(np.float64), nodes[asked].astype(np.float64), nothing, nothing
         )  # fmt: skip
         workload = jobs.workload[job[asked]]
         stated, log_sd = self._stated.nearest(workload, wanted, self._log_ratio, self.model.spreads)
@@ -184,6 +187,13 @@ class PriorOnInstance(TimesOnInstance):
             fitted.feasible.reshape(shape),
             fitted.source.reshape(shape),
         )
+
+
+def _medians(values: FloatArray, group: IntArray, count: IntArray) -> FloatArray:
+    """Median of the values of each group."""
+    ordered = values[np.lexsort((values, group))]
+    start = np.cumsum(count) - count
+    return np.asarray((ordered[start + (count - 1) // 2] + ordered[start + count // 2]) / 2, np.float64)
 
 
 def log_ratios(known: Sequence[str], others: Sequence[str], precision: str) -> FloatArray:
@@ -234,5 +244,5 @@ def _stated(instance: Instance, types: IntArray) -> KnownRates:
     fewest = np.maximum(PoolSizes.of(instance, later=True).fewest_nodes(pool, gpus), 1)
     nodes = np.where(table.nodes[at] == ANY_SPREAD, fewest, table.nodes[at])
     nothing = np.full(len(at), np.nan)
-    setting = Setting(types[pool], gpus.astype(np.float64), nodes.astype(np.float64), nothing)
+    setting = Setting(types[pool], gpus.astype(np.float64), nodes.astype(np.float64), nothing, nothing)
     return KnownRates.of(len(profile), who, setting, table.rate[at])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance.reading import show
 from optsched.performance.ways import Ways
+
+LEAST, MOST = 1e-30, 1e30
+"""Times and samples beyond these are slips of the pen; what is made of them in fits is finite."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,21 @@ class Profiles:
     def take(self, rows: IntArray) -> Profiles:
         """The measurements at these rows."""
         return Profiles(self.ways.take(rows), self.seconds[rows], self.sync[rows])
+
+    def sorted(self) -> Profiles:
+        """The same measurements in an order of their own, with the names in alphabetical order.
+
+        It depends on nothing but what was measured, so that a fit to them does not depend on the order of a file.
+        """
+        ways = self.ways
+        names = tuple(sorted(ways.workloads)), tuple(sorted(ways.gpu_types))
+        workload = ways.workload_among({name: row for row, name in enumerate(names[0])})
+        gpu = ways.gpu_among({name: row for row, name in enumerate(names[1])})
+        order = np.lexsort((self.sync, self.seconds, ways.passes, ways.samples, ways.nodes, ways.gpus, gpu, workload))
+        if names == (ways.workloads, ways.gpu_types) and (np.diff(order) == 1).all():
+            return self
+        renamed = replace(ways, workload=workload, gpu=gpu, workloads=names[0], gpu_types=names[1])
+        return Profiles(renamed, self.seconds, self.sync).take(order)
 
     @property
     def samples_per_second(self) -> FloatArray:
@@ -119,7 +137,9 @@ def _counts(name: str, given: Sequence[int] | IntArray) -> IntArray:
 
 def _positive(name: str, given: Sequence[float] | FloatArray) -> FloatArray:
     column = np.asarray(given, np.float64)
-    wrong = np.flatnonzero(~((column > 0) & np.isfinite(column)))
+    wrong = np.flatnonzero(~((column >= LEAST) & (column <= MOST)))
     if len(wrong):
-        raise InvalidInput(f"{name}[{wrong[0]}]", show(float(column[wrong[0]])), "a finite number above 0")
+        value = float(column[wrong[0]])
+        expected = f"a number from {LEAST:g} to {MOST:g}" if 0 < value < np.inf else "a finite number above 0"
+        raise InvalidInput(f"{name}[{wrong[0]}]", show(value), expected)
     return column

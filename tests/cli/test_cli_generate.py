@@ -79,7 +79,7 @@ WRONG = [
     ("leases", "--lease", "0", 'found "0", expected a number of at least 1'),
     ("leases", "--longest", "0", 'found "0", expected a number of at least 1'),
     ("leases", "--tightness", "inf", 'found "inf", expected a'),
-    ("leases", "--seed", "9223372036854775808", 'found "9223372036854775808", expected a number of at most'),
+    ("leases", "--seed", "9223372036854775808", 'found "9223372036854775808", expected a number below'),
     ("leases", "--name", "", 'found "", expected a non-empty text'),
 ]
 

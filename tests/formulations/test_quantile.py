@@ -99,6 +99,8 @@ def test_what_has_no_hard_deadlines_takes_no_quantile() -> None:
     for wrong in (0.4, 1.0, float("nan"), "x"):
         with pytest.raises(UsageError, match="quantile"):
             optsched.solve(instance_of(), "cost", constraints=["deadlines"], quantile=wrong)
+    with pytest.raises(UsageError, match=r"quantile: found 1(\.0)?, expected a number below 1"):
+        optsched.solve(instance_of(), "cost", constraints=["deadlines"], quantile=1)
 
 
 def test_what_cannot_be_kept_so_surely_is_infeasible_in_words() -> None:

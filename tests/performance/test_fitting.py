@@ -62,6 +62,29 @@ def test_a_saved_model_is_the_same_model(name: str, tmp_path: Path) -> None:
     assert model_bytes(fit_model(PROFILES, (name, QUICK.get(name, {})))) == data  # the same profiles, the same bytes
 
 
+@pytest.mark.parametrize("name", FITTED)
+def test_the_order_of_the_measurements_does_not_matter(name: str) -> None:
+    """Neither the bytes of a document nor a model that is fitted by its class."""
+    owner, options = registry.load_model(name), QUICK.get(name, {})
+    profiles = PROFILES.take(np.arange(len(PROFILES)).repeat(2))
+    profiles.seconds[1::2] *= 1.01
+    try:
+        data = model_bytes(fit_model(profiles, (name, options)))
+        alone = model_bytes(owner.fit(profiles, options).document())  # type: ignore[attr-defined]
+    except InvalidInput as error:
+        pytest.skip(f"{name} cannot be fitted to times alone: {error}")
+    order = np.random.default_rng(0).permutation(len(profiles))
+    named = profiles.take(order)
+    shuffled = Profiles.of(
+        workload=[named.ways.workloads[row] for row in named.ways.workload],
+        gpu=[named.ways.gpu_types[row] for row in named.ways.gpu],
+        **{column: getattr(named.ways, column) for column in ("gpus", "nodes", "samples", "passes")},
+        seconds=named.seconds, sync=named.sync,
+    )  # fmt: skip
+    assert model_bytes(fit_model(shuffled, (name, options))) == data
+    assert model_bytes(owner.fit(shuffled, options).document()) == alone == data  # type: ignore[attr-defined]
+
+
 def test_a_model_is_asked_as_it_is() -> None:
     model = Linear.fit(PROFILES, {})
     told = predict_times(fit_model(PROFILES, Linear.name), PROFILES.ways)

@@ -244,6 +244,57 @@ def test_predict_ways_of_options(run: Run, fitted: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("parameters", "options"),
+    [({"batch": 100}, ["--batch", "100"]),
+     ({"batch": 100, "max_batch_per_gpu": 12}, ["--batch", "100", "--max-batch-per-gpu", "12"]),
+     ({"batch_per_gpu": 20, "max_batch_per_gpu": 8}, ["--batch-per-gpu", "20", "--max-batch-per-gpu", "8"])],
+)  # fmt: skip
+def test_predict_splits_batches_as_instances_do(
+    run: Run, tmp_path: Path, parameters: dict[str, int], options: list[str]
+) -> None:
+    """Uneven batches too: 100 samples of 3 GPUs take as long as 34 of the fullest."""
+    model, instance = tmp_path / "pollux.json", tmp_path / "instance.json"
+    model.write_bytes(model_bytes(fit_model(PROFILES, "pollux")))
+    instance.write_text(json.dumps({
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "p", "gpu": "T4", "nodes": 1, "gpus_per_node": 8}]},
+        "workloads": {"bert": {"parameters": parameters}},
+        "jobs": [{"id": f"j{k}", "workload": "bert", "gpus": k, "steps": 1} for k in (1, 3, 7)],
+    }))  # fmt: skip
+    given = ["--workload", "bert", "--gpu", "T4", "--gpus", "1,3,7", "--nodes", "1,1,1", *options]
+    rows = run("model", "predict", model, *given, "--json").json["rows"]
+    for k, row in zip((1, 3, 7), rows, strict=True):
+        (column,) = run("explain", instance, "--model", model, "--job", f"j{k}", "--json").json["columns"]
+        per_step = parameters.get("batch") or parameters["batch_per_gpu"]  # samples of a step of the instance
+        assert row["samples_per_second"] == pytest.approx(column["rate"] * per_step)
+    if parameters == {"batch": 100}:
+        assert [row["samples"] for row in rows] == [100, 34, 15]
+    else:
+        assert max(row["samples"] for row in rows) <= parameters["max_batch_per_gpu"]
+        assert rows[0]["passes"] > 1
+
+
+def test_wrong_models_are_told_with_their_file(run: Run, instance: Path, tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    for document, words in (
+        ({"model": "pollux"}, "bad.json: coefficients: found nothing, expected this key"),
+        ({"model": "polux"}, 'bad.json: model: found "polux"'),
+        ({"model": "chain", "models": [{"model": "pollux"}]}, "bad.json: models[0].coefficients: found nothing"),
+    ):
+        path.write_text(json.dumps({"format": "optsched-model/1", **document}))
+        for command in ("solve", "validate", "compare", "explain"):
+            result = run(command, instance, "--model", path)
+            assert result.code == 3 and words in result.err, (command, result.err)
+    wrong = json.loads(instance.read_text())
+    wrong["workloads"]["vgg"]["parameters"]["batch_per_gpu"] = -1
+    other = tmp_path / "wrong.json"
+    other.write_text(json.dumps(wrong))
+    path.write_text(json.dumps({"format": "optsched-model/1", "model": "prior"}))
+    result = run("solve", other, "--model", path)
+    assert result.code == 3 and "workloads.vgg.parameters.batch_per_gpu" in result.err and "bad.json" not in result.err
+
+
+@pytest.mark.parametrize(
     ("given", "words"),
     [
         ([], "expected PROFILES, or --workload, --gpu, --gpus and --batch or --batch-per-gpu"),
@@ -255,6 +306,8 @@ def test_predict_ways_of_options(run: Run, fitted: Path) -> None:
         (["--workload", "a", "--gpu", "b", "--gpus", "2,4", "--nodes", "1", "--batch", "8"], "found 1 numbers"),
         (["--workload", "a", "--gpu", "b", "--gpus", "2", "--nodes", "3", "--batch", "8"], "found 3 nodes for"),
         (["--workload", "a", "--gpu", "b", "--gpus", "4", "--nodes", "1", "--batch", "2"], "found 2 samples for"),
+        (["--workload", "a", "--gpu", "b", "--gpus", "1", "--batch", "8", "--max-batch-per-gpu", "1,2"],
+         "--max-batch-per-gpu: found 2 numbers, expected one"),
         (["--workload", "a", "--gpu", "b", "--gpus", "0", "--batch", "8"], "--gpus: found 0, expected whole numbers"),
         (["--workload", "a", "--gpu", "b", "--gpus", "x", "--batch", "8"], "--gpus: found 'x', expected a"),
     ],
@@ -269,8 +322,8 @@ def test_files_that_are_no_models(run: Run, profiles: Path, tmp_path: Path) -> N
     for text, words in (
         ("{}", 'model.json: format: found null, expected "optsched-model/1"'),
         ('{"format": "optsched-model/1"}', "model.json: model: found nothing"),
-        ('{"format": "optsched-model/1", "model": "x"}', 'model.json: performance.model: found "x", expected one of'),
-        (f'{{"format": "optsched-model/1", "model": "{NAME}"}}', "model.json: performance.per_sample: found nothing"),
+        ('{"format": "optsched-model/1", "model": "x"}', 'model.json: model: found "x", expected one of'),
+        (f'{{"format": "optsched-model/1", "model": "{NAME}"}}', "model.json: per_sample: found nothing"),
         ("no", "model.json: found text that is not JSON"),
     ):
         path.write_text(text)
@@ -422,6 +475,12 @@ def test_where_rates_come_from(run: Run, instance: Path, fitted: Path) -> None:
     ways = run("explain", instance, "--model", fitted, "--job", "b", "--json").json["columns"]
     assert {way["pool"]: way["source"] for way in ways} == {"new": "parametric", "old": "measured"}  # one is stated
     assert "parametric" not in run("explain", "@quickstart", "--job", "gpt-2-small-6").out
+
+
+def test_a_byte_order_mark_does_not_count(run: Run, instance: Path, fitted: Path, tmp_path: Path) -> None:
+    path = tmp_path / "marked.json"
+    path.write_bytes(b"\xef\xbb\xbf" + fitted.read_bytes())
+    assert read_model(path) == read_model(fitted)
 
 
 def test_wrong_model_files_of_other_commands(run: Run, instance: Path, fitted: Path, tmp_path: Path) -> None:

@@ -108,6 +108,36 @@ def test_a_profile_is_kept_and_written_exactly() -> None:
         Prior.fit(profiles, {"rates": {}})
 
 
+def test_steps_of_several_passes_are_measurements_of_their_own() -> None:
+    """Four passes exchange gradients once for four times the samples: another rate, and both are kept."""
+    profiles = Profiles.of(
+        workload=["a"] * 4, gpu=["v100"] * 4, gpus=[4] * 4, samples=[8.0] * 4, passes=[4, 1, 4, 1],
+        seconds=[1.0, 0.5, 1.2, 0.5],
+    )  # fmt: skip
+    made = Prior.fit(profiles, {})
+    assert [(one["passes"], one["rate"]) for one in made.document()["rates"]["a"]["v100"]] == [
+        (1, 64.0), (4, pytest.approx(128 * (1 + 1 / 1.2) / 2))
+    ]  # fmt: skip
+    said = made.times(profiles.ways)
+    assert said.seconds == pytest.approx([128 / (128 * (1 + 1 / 1.2) / 2), 0.5] * 2)
+    assert said.log_sd.tolist() == [0.05] * 4
+    asked = Profiles.of(workload=["a"], gpu=["v100"], gpus=[4], samples=[8.0], passes=[2], seconds=[1.0])
+    assert made.times(asked.ways).log_sd == pytest.approx([math.hypot(0.05, 0.1)])
+
+
+def test_many_ways_are_grouped_at_once() -> None:
+    rng = np.random.default_rng(0)
+    count = 60_000
+    profiles = Profiles.of(
+        workload=["a"] * count, gpu=["v100"] * count, gpus=rng.integers(1, 65, count),
+        samples=rng.integers(1, 1000, count), seconds=rng.uniform(1, 2, count),
+    )  # fmt: skip
+    made = Prior.fit(profiles, {})  # 39,000 groups: seconds, not minutes
+    one = made.document()["rates"]["a"]["v100"][7]
+    same = (profiles.ways.gpus == one["gpus"]) & (profiles.ways.samples == one["samples"])
+    assert one["rate"] == np.median(profiles.samples_per_second[same])
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_the_arrays_say_what_a_scalar_loop_says(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -6,8 +6,10 @@ import json
 
 import numpy as np
 import pytest
+from time_cases import SHARED, join
 
 from optsched.errors import InvalidInput
+from optsched.formats.profiles import read_profiles
 from optsched.performance.parametric.scaling import Amdahl, UniversalScalability
 from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways
@@ -87,3 +89,25 @@ def test_errors_are_told() -> None:
     rising = Profiles.of(workload=["w"] * 2, gpu=["g"] * 2, gpus=[2, 4], samples=[8, 4], seconds=[1.0, 100.0])
     with pytest.raises(InvalidInput, match="profiles of w on g: seconds: found no part that shrinks"):
         Amdahl.fit(rising, {})
+
+
+@pytest.mark.parametrize("model", [Amdahl, UniversalScalability])
+def test_a_curve_that_follows_no_law_leaves_the_others(model: type[Amdahl]) -> None:
+    odd = Profiles.of(
+        workload=["w", "w", "x", "x"], gpu=["g"] * 4, gpus=[2, 4, 2, 4], samples=[4, 2, 4, 2],
+        seconds=[1.0, 100.0, 1.0, 100.0],
+    )  # fmt: skip
+    fine = curve(256, (2.0, 0.05, 0.0), [1, 2, 4])
+    fitted = model.fit(join(odd, fine), {})
+    assert [(pair, [one.batch for one in curves]) for pair, curves in fitted.curves.items()] == [(("w", "g"), [256])]
+    assert fitted.document() == model.fit(fine, {}).document()
+    times = fitted.times(join(odd, fine).ways)
+    assert np.isnan(times.seconds[:4]).all() and np.isfinite(times.seconds[4:]).all()
+
+
+@pytest.mark.skipif(not (SHARED / "data" / "sia" / "profiles" / "bert").is_dir(), reason="needs ../shared")
+@pytest.mark.parametrize("model", [Amdahl, UniversalScalability])
+def test_measured_profiles_are_fitted(model: type[Amdahl]) -> None:
+    profiles = read_profiles(SHARED / "data" / "sia" / "profiles" / "bert")
+    told = model.fit(profiles, {}).times(profiles.ways).seconds
+    assert np.isfinite(told).mean() > 0.9

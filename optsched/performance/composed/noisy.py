@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 from scipy.special import ndtri
 
 from optsched.arrays import FloatArray
 from optsched.instance import Instance
-from optsched.instance.documents import Count, Document, NonNegative
+from optsched.instance.documents import Count, Document
 from optsched.instance.reading import validate
 from optsched.performance.composed.base import ComposedModel, per_workload, the_one
 from optsched.performance.configurations import Configurations
@@ -36,7 +37,7 @@ HELIOS_SHARE = np.array([0.0, 0.1, 0.5, 0.7, 0.9, 1.0])
 class NoisyDocument(Document):
     """Options of the noisy model beside ``of``."""
 
-    sd: NonNegative = 0.1
+    sd: Annotated[float, Field(ge=0, le=10)] = 0.1
     seed: Count = 0
     errors: Literal["normal", "helios"] = "normal"
     known: bool = True

@@ -58,6 +58,7 @@ class Blend(TimeModel):
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
         """Fit every model to all measurements."""
+        profiles = profiles.sorted()
         models = []
         for row, document in enumerate(validate(BlendDocument, dict(options), "performance").models):
             with below(f"performance.models[{row}]"):

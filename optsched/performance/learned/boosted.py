@@ -14,6 +14,7 @@ from optsched.instance.reading import join, show, validate
 from optsched.performance.learned.bases import PATH, base_class, base_from_document
 from optsched.performance.learned.fitting import TreeOptions, fit_trees, folds_of
 from optsched.performance.learned.trees import TreeEnsemble, TreesDocument
+from optsched.performance.parametric.uncertainty import MOST_LOG_SD, LogSd
 from optsched.performance.paths import below
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
@@ -23,6 +24,8 @@ from optsched.performance.ways import Ways
 FEATURES = 5
 FEWEST = 8
 """Rows of a (workload, GPU type) that trees are grown on; with fewer there is nothing to learn from."""
+LEAST_LOG_SD = 0.02
+"""No trees are trusted more: steps that were measured twice stand in two folds, and tell each other."""
 FOLDS = 4
 """Parts of the rows that are left out in turn: their errors tell `log_sd`, and what a base leaves of the unseen."""
 
@@ -42,7 +45,7 @@ class BoostedOptions(TreeOptions):
 class GroupDocument(Document):
     """The trees of one workload on one GPU type."""
 
-    log_sd: NonNegative
+    log_sd: LogSd
     trees: TreesDocument
 
 
@@ -81,7 +84,7 @@ class Boosted(TimeModel):
     there is no answer (NaN).
 
     ``log_sd`` is the root mean square of the errors of log t out of fold (4 folds of the trees; the base is
-    the one that they learn from), one for each workload and GPU type.
+    the one that they learn from), one for each workload and GPU type and at least `LEAST_LOG_SD`.
 
     Options: ``of``, a performance object with the name and options of the base; ``iterations``, ``learning_rate``,
     ``leaves``, ``rows_per_leaf``, ``penalty`` (L2, of the leaves), ``seed``, ``unseen``.
@@ -104,6 +107,7 @@ class Boosted(TimeModel):
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
         """`optsched.performance.times.TimeModel`."""
         told = validate(BoostedOptions, dict(options), "performance")
+        profiles = profiles.sorted()
         base = None
         if told.of is None:
             profiles, target = _single_passes(profiles)
@@ -245,4 +249,4 @@ def _grow(rows: FloatArray, target: FloatArray, options: TreeOptions) -> tuple[T
     for number in range(FOLDS):
         out = fold == number
         wrong[out] = fit_trees(rows[~out], target[~out], options).predict(rows[out]) - target[out]
-    return fit_trees(rows, target, options), float(np.sqrt(np.mean(wrong**2)))
+    return fit_trees(rows, target, options), min(max(float(np.sqrt(np.mean(wrong**2))), LEAST_LOG_SD), MOST_LOG_SD)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from pydantic import Field
 
 from optsched.arrays import FloatArray
-from optsched.instance.documents import Count, Document, NonNegative, PlainObject
+from optsched.instance.documents import Count, Document, PlainObject
 from optsched.instance.reading import validate
 from optsched.performance.learned.bases import PATH, base_class, base_from_document
 from optsched.performance.learned.conformal import ConformalOptions, Level, Radius, hold_out
@@ -17,13 +18,16 @@ from optsched.performance.profiles import Profiles
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 
+MOST_RADIUS = 30.0
+"""Half the width of an interval of logs: with more than a factor of 10^13 either way nothing is said."""
+
 
 class ConformalDocument(Document):
     """A fitted `Conformal` model."""
 
     of: PlainObject
     level: Level
-    radius: NonNegative
+    radius: Annotated[float, Field(ge=0, le=MOST_RADIUS)]
     rows: Count
 
 
@@ -50,6 +54,7 @@ class Conformal(TimeModel):
         """`optsched.performance.times.TimeModel`."""
         told = validate(ConformalOptions, dict(options), "performance")
         owner, own = base_class(told.of)
+        profiles = profiles.sorted()
         seen, out = hold_out(np.arange(len(profiles)), told.held_out, told.seed)
         with below(PATH):
             base = owner.fit(profiles.take(seen), own)

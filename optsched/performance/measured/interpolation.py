@@ -10,18 +10,19 @@ from pydantic import BeforeValidator
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import InvalidInput
-from optsched.instance.documents import Document, Name, NonEmpty, NonNegative, Positive, PositiveCount
+from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount
 from optsched.instance.reading import join, validate
 from optsched.performance.measured.points import Points, points_of
 from optsched.performance.parametric.affine import fit_affine
 from optsched.performance.parametric.cells import by_names, flat
 from optsched.performance.parametric.fitting import check_some
+from optsched.performance.parametric.uncertainty import LEAST_LOG_SD, MOST_LOG_SD, LogSd
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 
-MEASURED_LOG_SD = 0.05
+MEASURED_LOG_SD = LEAST_LOG_SD
 """Two measurements of one workload differ by 4 to 6 % in the median (Gavel's two tables)."""
 BATCH_LOG_SD, COUNT_LOG_SD = 0.18, 0.12
 """Stated where too little was measured to leave some out: mean errors of 14 % (a batch size of Gavel's table) and 9.5 %
@@ -44,8 +45,8 @@ class InterpolationDocument(Document):
     """The model: measured points by workload, then GPU type, and how uncertain what lies between them is."""
 
     points: dict[Name, dict[Name, NonEmpty[PointRow]]]
-    batch_log_sd: NonNegative = BATCH_LOG_SD
-    count_log_sd: NonNegative = COUNT_LOG_SD
+    batch_log_sd: LogSd = BATCH_LOG_SD
+    count_log_sd: LogSd = COUNT_LOG_SD
 
 
 class Interpolation(TimeModel):
@@ -63,7 +64,8 @@ class Interpolation(TimeModel):
        measured exactly so.
 
     2 and 3 have the source `INTERPOLATED` and a log_sd from leaving each measured point, or each inner k, out of its
-    own line or series (root mean square of log errors; stated where fewer than 10 can be left out).
+    own line or series (root mean square of log errors; stated where fewer than 10 can be left out), never less than
+    that of what was measured.
     """
 
     name = "interpolation"
@@ -77,6 +79,7 @@ class Interpolation(TimeModel):
         """Keep what was measured, and see how well each part of it tells the rest."""
         validate(InterpolationOptions, dict(options), "performance")
         check_some(profiles)
+        profiles = profiles.sorted()
         ways = profiles.ways
         places: dict[tuple[tuple[str, str], int, int, float, int], list[float]] = {}
         rows = zip(
@@ -198,4 +201,7 @@ def _count_log_sd(points: Points) -> float:
 
 
 def _root(errors: FloatArray, stated: float) -> float:
-    return float(np.sqrt(np.mean(errors**2))) if len(errors) >= LEAST_LEFT_OUT else stated
+    """Nothing between measurements is known better than these are."""
+    if len(errors) < LEAST_LEFT_OUT:
+        return stated
+    return min(max(float(np.sqrt(np.mean(errors**2))), MEASURED_LOG_SD), MOST_LOG_SD)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from optsched.errors import InvalidInput
+from optsched.instance.documents import SMALLEST
 from optsched.instance.reading import key
 from optsched.performance.profiles import Profiles
 
@@ -14,6 +15,13 @@ def check_some(profiles: Profiles) -> None:
     """Refuse a fit to nothing."""
     if len(profiles) == 0:
         raise InvalidInput("profiles", "no measurements", "at least one to fit a model to")
+
+
+def check_compute(path: str, seconds: Mapping[str, float]) -> None:
+    """Refuse a document's law whose steps take no time: one of its coefficients, s or s per sample, must be above 0."""
+    if sum(seconds.values()) < SMALLEST:
+        found = ", ".join(f"{name} {value:g}" for name, value in seconds.items())
+        raise InvalidInput(path, found, f"one of them at least {SMALLEST:g}, as every step takes some time")
 
 
 @contextmanager

@@ -9,12 +9,13 @@ import numpy as np
 from pydantic import Field
 
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject
-from optsched.instance.reading import validate
+from optsched.instance.reading import join, validate
 from optsched.performance.parametric.cells import CHUNK, Cells, by_names, chunks, columns, flat, gather, split
-from optsched.performance.parametric.fitting import check_some, within
+from optsched.performance.parametric.fitting import check_compute, check_some, within
 from optsched.performance.parametric.overlap import overlapped
 from optsched.performance.parametric.pollux_fit import PolluxFit, fit_adaptdl, fit_robust
 from optsched.performance.parametric.pollux_law import A_C, A_N, A_R, B_C, B_N, B_R, NAMES, G
+from optsched.performance.parametric.uncertainty import LogSd
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
@@ -42,7 +43,7 @@ class PolluxLawDocument(Document):
     a_r: NonNegative = 0.0
     b_r: NonNegative = 0.0
     g: Annotated[float, Field(ge=1, le=10)] = 1.0
-    log_sd: NonNegative = 0.1
+    log_sd: LogSd = 0.1
     inside: bool = True
     across: bool = True
 
@@ -63,10 +64,10 @@ class Pollux(TimeModel):
                  a_n + b_n max(k - 2, 0)   n > 1
         t = (passes - 1) T_grad + (T_grad^g + T_sync^g)^(1/g)        1 <= g <= 10
 
-    Coefficients in s, s per sample and s per GPU. ``log_sd`` of a law is the root mean square of its fit's log
-    residuals. ``inside`` and ``across`` tell whether several GPUs on one node, and on several nodes, were measured:
-    where not, T_sync is AdaptDL's optimistic guess (0, or 1.1 times that of one node), the source is `PRIOR` and the
-    log_sd at least 0.3.
+    Coefficients in s, s per sample and s per GPU. ``log_sd`` of a law is that of its fit's log residuals by their
+    degrees of freedom (`optsched.performance.parametric.uncertainty`). ``inside`` and ``across`` tell whether several
+    GPUs on one node, and on several nodes, were measured: where not, T_sync is AdaptDL's optimistic guess (0, or 1.1
+    times that of one node), the source is `PRIOR` and the log_sd at least 0.3.
 
     Options of `fit`: ``method``, ``robust`` (default; soft_l1 of log t) or ``adaptdl`` (the published objective, which
     needs measured sync times, with several starts where AdaptDL has one).
@@ -95,7 +96,7 @@ class Pollux(TimeModel):
         check_some(profiles)
         fit = fit_robust if chosen.method == "robust" else fit_adaptdl
         laws = {}
-        for pair, part in split(profiles).items():
+        for pair, part in split(profiles.sorted()).items():
             with within(pair):
                 laws[pair] = fit(part)
         return cls(tuple(laws), tuple(laws.values()), {"method": chosen.method})
@@ -104,6 +105,8 @@ class Pollux(TimeModel):
     def from_document(cls, document: Mapping[str, Any]) -> Self:
         """The model of a document."""
         given = validate(PolluxDocument, dict(document), "performance")
+        for pair, law in flat(given.coefficients).items():
+            check_compute(join("performance.coefficients", pair), {"a_c": law.a_c, "b_c": law.b_c})
         laws = {pair: _fit_of(law) for pair, law in flat(given.coefficients).items()}
         return cls(tuple(laws), tuple(laws.values()), given.fitted)
 

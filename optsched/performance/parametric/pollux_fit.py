@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import Bounds, least_squares, minimize
@@ -20,11 +20,13 @@ from optsched.performance.parametric.pollux_law import (
     compute_seconds,
     log_step_seconds,
 )
+from optsched.performance.parametric.uncertainty import log_sd
 from optsched.performance.profiles import Profiles
 
 LEAST = 1e-8
-"""Smallest coefficient, and AdaptDL's zero."""
+"""Smallest coefficient, and AdaptDL's zero; of the robust fit in units of the median step and the median samples."""
 MOST = 1e6
+"""Largest coefficient, in the same units."""
 MOST_OVERLAP = 10.0
 """Close enough to the maximum of the two phases."""
 START = np.array([0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001])
@@ -45,7 +47,7 @@ class PolluxFit:
     objective : float
         What the fit minimised.
     log_sd : float
-        Root mean square of the log residuals of the steps' times.
+        Of the steps' times, by their log residuals (`optsched.performance.parametric.uncertainty`).
     inside, across : bool
         Whether several GPUs on one node, and on several, were measured.
     """
@@ -86,6 +88,12 @@ class _Data:
         pinned[[B_N, B_R]] |= not more
         return pinned, value
 
+    @property
+    def coefficients(self) -> int:
+        """How many the measurements have to determine: those not pinned; g only where there is something to overlap."""
+        free = int(np.sum(~self.pinned()[0]))
+        return free if self.inside or self.across else free - 1
+
 
 def adaptdl_objective(law: FloatArray, profiles: Profiles) -> float:
     """RMSE(log T_grad) + RMSE(log t) + 1e-3 (g - 1)^2 + 1e-2 [(b_n / a_n)^2 + (b_r / a_r)^2]."""
@@ -100,8 +108,10 @@ def fit_adaptdl(profiles: Profiles) -> PolluxFit:
     Raises
     ------
     InvalidInput
-        If no row has a known T_grad (one GPU, or a measured sync).
+        If no row has a known T_grad (one GPU, or a measured sync), or if the times are beyond the objective's bounds,
+        which are absolute.
     """
+    _check_units(profiles)
     data = _Data(profiles)
     if len(data.timed) == 0:
         raise InvalidInput("sync", "no measured sync and no step of one GPU", "the time of some gradients' exchange")
@@ -139,12 +149,15 @@ def fit_robust(profiles: Profiles) -> PolluxFit:
 
     Weak priors hold what few measurements leave open: rows  w b_n / a_n,  w b_r / a_r  and  w (g - 1)  are residuals
     too, w = `SHRINK`. Pinned terms are those of AdaptDL.
+
+    Times are fitted in units of the median step, samples in units of their median, so that the units in which they are
+    given do not matter.
     """
-    data = _Data(profiles)
+    scale, size = float(np.median(profiles.seconds)), float(np.median(profiles.ways.samples))
+    ways = profiles.ways.with_batches(profiles.ways.samples / size, profiles.ways.passes)
+    data = _Data(Profiles(ways, profiles.seconds / scale, profiles.sync / scale))
     pinned, value = data.pinned()
-    scale = float(np.exp(np.median(data.log_seconds)))
-    size = max(float(np.median(data.ways.samples)), 1.0)
-    even = np.array([scale / 2, scale / 2 / size, scale / 4, scale / 40, scale / 8, scale / 80, 1.5])
+    even = np.array([0.5, 0.5, 0.25, 0.025, 0.125, 0.0125, 1.5])
     best, law = np.inf, START
     for start in (even, _with(even, G, 4.0), START):
         found = _least_squares(data, pinned, value, start, robust=True)
@@ -154,12 +167,26 @@ def fit_robust(profiles: Profiles) -> PolluxFit:
     if not data.across:
         law = law.copy()
         law[A_N], law[B_N] = max(law[A_N], 1.1 * law[A_R]), max(law[B_N], 1.1 * law[B_R])
-    return _result(law, best, data)
+    fit = _result(law, best, data)
+    units = np.array([scale, scale / size, scale, scale, scale, scale, 1.0])
+    return replace(fit, law=law * units)
+
+
+def _check_units(profiles: Profiles) -> None:
+    """Refuse times and samples that coefficients between `LEAST` and `MOST` cannot tell."""
+    seconds, samples = float(np.median(profiles.seconds)), float(np.median(profiles.ways.samples))
+    if not 100 * LEAST <= seconds <= MOST:
+        raise InvalidInput(
+            "seconds", f"{seconds:g} in the median", f"{100 * LEAST:g} to {MOST:g} s for this method, or method robust"
+        )
+    if LEAST * samples > 0.1 * seconds:
+        found = f"{samples:g} in the median, in {seconds:g} s"
+        raise InvalidInput("samples", found, f"at least {10 * LEAST:g} s each for this method, or method robust")
 
 
 def _result(law: FloatArray, objective: float, data: _Data) -> PolluxFit:
     residual = log_step_seconds(law, data.ways)[0] - data.log_seconds
-    return PolluxFit(law, objective, float(np.sqrt(np.mean(residual**2))), data.inside, data.across)
+    return PolluxFit(law, objective, log_sd(residual, data.coefficients), data.inside, data.across)
 
 
 def _objective(law: FloatArray, data: _Data) -> tuple[float, FloatArray]:

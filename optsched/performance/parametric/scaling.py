@@ -11,16 +11,19 @@ from scipy.optimize import nnls
 from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonEmpty, NonNegative, Positive
-from optsched.instance.reading import join, validate
+from optsched.instance.reading import join, key, validate
 from optsched.performance.parametric.cells import Cells, by_names, columns, flat, split
-from optsched.performance.parametric.fitting import check_some, within
+from optsched.performance.parametric.fitting import check_some
+from optsched.performance.parametric.uncertainty import LogSd, log_sd
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 
 LOG_SD = 0.1
-"""Stated where no more was measured than coefficients are fitted."""
+"""Of documents that state none."""
+MOST_SHARE = 1e30
+"""Beyond this nothing can be divided."""
 SAME_BATCH = 1e-6
 """Batches that differ relatively by less are the same."""
 
@@ -36,7 +39,7 @@ class CurveDocument(Document):
     work: Positive
     serial: NonNegative = 0.0
     crosstalk: NonNegative = 0.0
-    log_sd: NonNegative = LOG_SD
+    log_sd: LogSd = LOG_SD
 
 
 class ScalingDocument(Document):
@@ -53,8 +56,10 @@ class Amdahl(TimeModel):
     One law per workload, GPU type and batch (samples per step of the whole job); nodes are not looked at. With L and
     L s at least 0 the law is linear, t = L / k + (L s) (k - 1) / k, and fitted by non-negative least squares of
     relative errors. A batch that was not measured is unknown (NaN); one that was is known in each split that rounds it
-    up to whole samples of all GPUs. log_sd is the root mean square of the log residuals, by degrees of freedom. A curve
-    with one k alone is taken for perfectly divisible (s = 0).
+    up to whole samples of all GPUs. log_sd is that of the log residuals by their degrees of freedom
+    (`optsched.performance.parametric.uncertainty`). A curve with one k alone is taken for perfectly divisible (s = 0).
+    One of which no part shrinks with more GPUs (L = 0) does not follow the law: its batch stays unknown, as if it had
+    not been measured.
 
     References
     ----------
@@ -84,32 +89,38 @@ class Amdahl(TimeModel):
         """One law for each batch of each pair that was measured."""
         validate(ScalingOptions, dict(options), "performance")
         check_some(profiles)
-        curves = {}
-        for pair, part in split(profiles).items():
-            with within(pair):
-                curves[pair] = tuple(cls._fit_batches(part))
+        profiles = profiles.sorted()
+        fitted = {pair: tuple(cls._fit_batches(part)) for pair, part in split(profiles).items()}
+        curves = {pair: told for pair, told in fitted.items() if told}
+        if not curves:
+            raise InvalidInput(
+                f"profiles of {' on '.join(map(key, next(iter(fitted))))}: seconds",
+                "no part that shrinks with more GPUs, nor elsewhere",
+                "a batch whose steps several GPUs share",
+            )
         return cls(curves)
 
     @classmethod
     def _fit_batches(cls, part: Profiles) -> list[CurveDocument]:
+        """A curve for each batch that has one."""
         batch = part.ways.samples_per_step
         order = np.argsort(batch, kind="stable")
         ends = np.flatnonzero(np.diff(batch[order]) > SAME_BATCH * batch[order][1:]) + 1
-        return [cls._fit_curve(part.take(rows), float(batch[rows].min())) for rows in np.split(order, ends)]
+        curves = [cls._fit_curve(part.take(rows), float(batch[rows].min())) for rows in np.split(order, ends)]
+        return [curve for curve in curves if curve is not None]
 
     @classmethod
-    def _fit_curve(cls, part: Profiles, batch: float) -> CurveDocument:
+    def _fit_curve(cls, part: Profiles, batch: float) -> CurveDocument | None:
+        """The law of one batch; None where nothing of its steps shrinks with more GPUs."""
         k, t = part.ways.gpus.astype(np.float64), part.seconds
         counts = len(np.unique(part.ways.gpus))  # no more coefficients than counts
         terms = np.stack([1 / k, (k - 1) / k, k - 1], axis=1)[:, : min(cls.terms, counts)]
         found, _ = nnls(terms / t[:, np.newaxis], np.ones(len(t)))
         work, serial, crosstalk = np.concatenate([found, np.zeros(3 - len(found))]).tolist()
-        if work == 0:
-            raise InvalidInput("seconds", "no part that shrinks with more GPUs", "a step that several GPUs share")
-        residual = np.log(terms @ found / t)
-        spare = len(t) - terms.shape[1]
-        log_sd = float(np.sqrt(np.sum(residual**2) / spare)) if spare > 0 else LOG_SD
-        return CurveDocument(batch=batch, work=work, serial=serial / work, crosstalk=crosstalk / work, log_sd=log_sd)
+        if work == 0 or max(serial, crosstalk) > MOST_SHARE * work:
+            return None
+        sd = log_sd(np.log(terms @ found / t), terms.shape[1])
+        return CurveDocument(batch=batch, work=work, serial=serial / work, crosstalk=crosstalk / work, log_sd=sd)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
@@ -135,8 +146,8 @@ class Amdahl(TimeModel):
         cell = self.cells.find(ways)
         least = ways.samples_per_step - ways.gpus * ways.passes  # what rounding up may have added
         rank = np.searchsorted(self._batches, ways.samples_per_step * (1 + SAME_BATCH), side="right")
-        key = cell * (len(self._batches) + 1) + rank
-        at = np.searchsorted(self._keys, key, side="right") - 1
+        wanted = cell * (len(self._batches) + 1) + rank
+        at = np.searchsorted(self._keys, wanted, side="right") - 1
         known = (at >= 0) & (self._keys[at] // (len(self._batches) + 1) == cell) if len(self._keys) else at > 0
         batch, work, serial, crosstalk, log_sd = self._table[:, np.where(known, at, -1)]
         k = ways.gpus.astype(np.float64)

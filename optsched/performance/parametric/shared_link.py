@@ -7,12 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance.reading import join, listed, validate
 from optsched.performance.parametric.affine import fit_affine
 from optsched.performance.parametric.cells import CHUNK, Cells, by_names, chunks, columns, flat, gather, split
-from optsched.performance.parametric.fitting import check_some
+from optsched.performance.parametric.fitting import check_compute, check_some
 from optsched.performance.parametric.overlap import overlapped
 from optsched.performance.parametric.shared_link_documents import (
     ComputeDocument,
@@ -27,6 +27,7 @@ from optsched.performance.parametric.shared_link_prior import (
     Parameters,
     Prior,
 )
+from optsched.performance.parametric.uncertainty import of_squares
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
@@ -37,7 +38,6 @@ LEVELS = 3
 UNSEEN_LOG_SD, UNMEASURED_LOG_SD = 0.25, 0.4
 """Where a pair was never measured on a level, of links that were and that were not: errors of 20 and about 30 % in the
 mean (Sia's profiles, a pair left out)."""
-LEAST_LOG_SD = 0.02
 NAMES = ("inside", "across")
 
 
@@ -66,8 +66,9 @@ class SharedLink(TimeModel):
     and ``latency`` in s, known), ``prior`` (a document of this model: its links, gradients and overlap are what the
     measurements, perhaps few, start from).
 
-    The source is `PRIOR` over links that were never measured. log_sd is the root mean square of the log residuals of
-    the pair on the level, else stated: 0.25 where the link was measured with other workloads, 0.4 where it was not.
+    The source is `PRIOR` over links that were never measured. log_sd is that of the log residuals of the pair on the
+    level by their degrees of freedom (`optsched.performance.parametric.uncertainty`), else stated: 0.25 where the link
+    was measured with other workloads, 0.4 where it was not.
 
     The form (c), the start of the fit and the widths of the priors were chosen with Sia's profiles in view, and the fit
     has several optima of nearly equal worth: on other clusters errors for unseen pairs may well be larger than there.
@@ -97,7 +98,7 @@ class SharedLink(TimeModel):
             if unknown:
                 expected = f"a workload that was measured: {listed(profiles.ways.workloads)}"
                 raise InvalidInput(join("performance", [name, min(unknown)]), "an unknown workload", expected)
-        return cls(_fit(profiles, chosen))
+        return cls(_fit(profiles.sorted(), chosen))
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
@@ -108,7 +109,8 @@ class SharedLink(TimeModel):
                 raise InvalidInput(
                     join("performance.gradient_bytes", [workload]), "nothing", "bytes, as it has compute"
                 )
-            for gpu in by_gpu:
+            for gpu, told in by_gpu.items():
+                check_compute(join("performance.compute", [workload, gpu]), {"a": told.a, "b": told.b})
                 if gpu not in given.gpus:
                     raise InvalidInput(join("performance.gpus", [gpu]), "nothing", f"links, as {workload} has compute")
         return cls(given)
@@ -229,14 +231,33 @@ def _document(
     block = 3 * cell + several + across
     counts = np.bincount(block, minlength=3 * len(cells))
     squares = np.bincount(block, residual**2, minlength=3 * len(cells))
+    free = _coefficients(profiles, cell, counts, base, links)
     for row, (pair, told) in enumerate(zip(cells.pairs, compute, strict=True)):
         told["log_sd"] = tuple(
-            max(float(np.sqrt(squares[3 * row + level] / counts[3 * row + level])), LEAST_LOG_SD)
-            if counts[3 * row + level]
-            else _unseen(gpus[pair[1]], level)
-            for level in range(LEVELS)
+            of_squares(float(squares[at]), int(counts[at]), float(free[at]))
+            if counts[at]
+            else _unseen(gpus[pair[1]], at - LEVELS * row)
+            for at in range(LEVELS * row, LEVELS * (row + 1))
         )
     return SharedLinkDocument.model_validate(document)
+
+
+def _coefficients(profiles: Profiles, cell: IntArray, counts: IntArray, base: IntArray, links: BoolArray) -> FloatArray:
+    """How many coefficients the steps of each pair on each level had to determine, shape (3 C,).
+
+    One GPU: a and b, or one of them where only one m was measured. Several: f of its own (which moves the steps of a
+    level as S and B do), an equal part of what all share (alpha of each link, c of each GPU type, g), and a and b where
+    no step on one GPU tells them.
+    """
+    alone = np.flatnonzero(profiles.ways.gpus == 1)
+    pairs_of_m = np.unique(np.stack([cell[alone], profiles.ways.samples[alone]]), axis=1)[0].astype(np.int64)
+    different = np.bincount(pairs_of_m, minlength=len(base))
+    levels = counts.reshape(-1, LEVELS) > 0
+    shared = np.sum(links) + np.sum(links.reshape(-1, 2).any(axis=1)) + 1
+    each = 1.0 + shared / max(int(levels[:, 1:].sum()), 1)
+    free = np.full(levels.shape, each) + np.where(base >= 0, 2.0, 0.0)[:, np.newaxis]
+    free[:, 0] = np.minimum(different, 2)
+    return free.ravel()
 
 
 def _unseen(gpu: Mapping[str, Any], level: int) -> float:

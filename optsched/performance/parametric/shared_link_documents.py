@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Positive
+from optsched.performance.parametric.uncertainty import LogSd
 
 
 class LinkDocument(Document):
@@ -32,7 +33,7 @@ class ComputeDocument(Document):
     b: NonNegative
     inside: Positive = 1.0
     across: Positive = 1.0
-    log_sd: Annotated[tuple[NonNegative, NonNegative, NonNegative], Field(strict=False)] = (0.1, 0.25, 0.25)
+    log_sd: Annotated[tuple[LogSd, LogSd, LogSd], Field(strict=False)] = (0.1, 0.25, 0.25)
 
 
 class SharedLinkDocument(Document):
