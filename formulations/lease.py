@@ -36,7 +36,8 @@ class Lease(Formulation):
         k in K: classes of n_k equal jobs with a deadline;  o in O_k: their options, columns without a partner;
         t = 0, 1, ...: leases;  r in R: renewable resources.
     Parameters
-        b_o = ceil(duration_o / L): leases needed, L the length of a lease;
+        b_o = ceil(duration_o / L): leases needed, L the length of a lease; with the option ``quantile`` q a duration
+        that follows from a rate is the one that is kept with probability q (those that the instance states are exact);
         l_o = floor((deadline - now) / L): leases before the deadline; an option's attribute ``deadline`` (seconds on
         the clock of now) wins over the job's, which is how soft deadlines are stated: later, and worth less;
         v_o: value of the option, or the job's weight where the instance lists no options;

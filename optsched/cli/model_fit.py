@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from optsched.cli.options import OUTPUT, Json
-from optsched.cli.profile_files import Models, ProfileFiles, Told, telling_parts
+from optsched.cli.profile_files import Models, ProfileFiles, Told, telling_parts, written
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 
@@ -47,26 +47,14 @@ def fit(
     """
     check_target(output)
     wanted = models.wanted
-    from optsched.api import write_model
     from optsched.fitting import fit_model
-    from optsched.performance.files import model_bytes
 
     with progress(shell, "fitting"):
         measured = told.read(profiles)
         with telling_parts("pollux"):
             document = fit_model(measured, wanted)
         found = _summary(document, measured)
-    if output == "-":
-        shell.write(model_bytes(document).decode())
-        return 0
-    write_model(document, output)
-    if as_json:
-        shell.document({"file": output, **found})
-    elif not shell.quiet:
-        shell.print(*_view(found))
-        shell.tell("")
-        shell.tell(f"model written to {output}")
-    return 0
+    return written(shell, document, output, found, _view, as_json)
 
 
 def _summary(document: Mapping[str, Any], profiles: Profiles) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import typer
 
 from optsched.cli import values
 from optsched.cli.options import OUTPUT, Json
-from optsched.cli.profile_files import telling_parts
+from optsched.cli.profile_files import telling_parts, written
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 from optsched.errors import UsageError
@@ -83,10 +83,9 @@ def fit_pairs(
         if key in options:
             raise UsageError(f"--model {name}: {key} is given twice")
         options[key] = value
-    from optsched.api import write_model
     from optsched.fitting import fit_pairs as fit
     from optsched.formats.pairs import read_pairs
-    from optsched.performance.files import model_bytes, read_model
+    from optsched.performance.files import read_model
 
     with progress(shell, "fitting"):
         below = None if base is None else read_model(base)
@@ -94,17 +93,7 @@ def fit_pairs(
         with telling_parts("row-column"):
             document = fit(measured, (name, options), base=below)
         found = _summary(document, measured)
-    if output == "-":
-        shell.write(model_bytes(document).decode())
-        return 0
-    write_model(document, output)
-    if as_json:
-        shell.document({"file": output, **found})
-    elif not shell.quiet:
-        shell.print(*_view(found))
-        shell.tell("")
-        shell.tell(f"model written to {output}")
-    return 0
+    return written(shell, document, output, found, _view, as_json)
 
 
 def _summary(document: Mapping[str, Any], measured: PairProfiles) -> dict[str, Any]:

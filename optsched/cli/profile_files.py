@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -13,6 +13,9 @@ from optsched.cli import values
 from optsched.errors import InvalidInput, UsageError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from optsched.cli.shell import Shell
     from optsched.formats.profiles import Repeats
     from optsched.performance.profiles import Profiles
 
@@ -111,3 +114,28 @@ def telling_parts(example: str) -> Iterator[None]:
             raise
         told = f"""the model that it stands on, such as -O of='{{"model": "{example}"}}'"""
         raise InvalidInput(error.path, error.found, told) from None
+
+
+def written(
+    shell: Shell,
+    document: Mapping[str, Any],
+    output: str,
+    found: Mapping[str, Any],
+    view: Callable[[Mapping[str, Any]], Iterable[RenderableType]],
+    as_json: bool,
+) -> int:
+    """Write a fitted model, to standard output if that is ``-``, and tell what was fitted."""
+    from optsched.api import write_model
+    from optsched.performance.files import model_bytes
+
+    if output == "-":
+        shell.write(model_bytes(document).decode())
+        return 0
+    write_model(document, output)
+    if as_json:
+        shell.document({"file": output, **found})
+    elif not shell.quiet:
+        shell.print(*view(found))
+        shell.tell("")
+        shell.tell(f"model written to {output}")
+    return 0

@@ -67,6 +67,28 @@ def per_workload(model: PerformanceModel) -> bool:
     return bool(getattr(model, "per_workload", False))
 
 
+class WrappedModel(ComposedModel):
+    """A model made of one other, whose version and measurements are that one's unless it says otherwise."""
+
+    def __init__(self, of: PerformanceModel) -> None:
+        self.of = of
+        self.per_workload = per_workload(of)
+
+    @property
+    def parts(self) -> tuple[PerformanceModel, ...]:
+        """The other model."""
+        return (self.of,)
+
+    @property
+    def version(self) -> int:
+        """That of the other model."""
+        return self.of.version
+
+    def observe(self, observations: Observations) -> set[int]:
+        """The other model sees the measurements."""
+        return self.of.observe(observations)
+
+
 def colocating(model: PerformanceModel) -> ColocatingModel | None:
     """The first part of a model, or itself, that knows about pairs of jobs on the same GPUs."""
     if isinstance(model, ColocatingModel):

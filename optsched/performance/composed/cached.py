@@ -9,7 +9,7 @@ import numpy as np
 
 from optsched.arrays import IntArray, group_rows
 from optsched.instance import Instance
-from optsched.performance.composed.base import ComposedModel, corrects, per_workload, refuse_options, the_one
+from optsched.performance.composed.base import WrappedModel, corrects, refuse_options, the_one
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import Edges, JobBatch, Observations, PerformanceModel, Prediction
 from optsched.performance.records import Records
@@ -18,7 +18,7 @@ MOST_BLOCKS = 8
 """Configurations tables that are remembered at a time; the one that was used longest ago leaves first."""
 
 
-class CachedModel(ComposedModel):
+class CachedModel(WrappedModel):
     """Remember what another model says, for as long as it says the same.
 
     For a scheduler that keeps one model from round to round: rows of jobs that are alike (workload, rates of their own,
@@ -31,23 +31,12 @@ class CachedModel(ComposedModel):
     name = "cached"
 
     def __init__(self, of: PerformanceModel) -> None:
-        self.of = of
+        super().__init__(of)
         self.corrects = corrects(of)
-        self.per_workload = per_workload(of)
         self._version = of.version
         self._blocks: dict[tuple[bytes, ...], Records] = {}
         self._numbers: dict[tuple[int, int, bool, int], int] = {}
         self._workload_of: list[int] = []
-
-    @property
-    def parts(self) -> tuple[PerformanceModel, ...]:
-        """The model that is remembered."""
-        return (self.of,)
-
-    @property
-    def version(self) -> int:
-        """That of the model that is remembered."""
-        return self.of.version
 
     @classmethod
     def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:

@@ -11,7 +11,7 @@ from optsched.arrays import IntArray
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.performance.batches import Batches
-from optsched.performance.composed.base import ComposedModel, corrects, per_workload, refuse_options, the_one
+from optsched.performance.composed.base import WrappedModel, corrects, refuse_options, the_one
 from optsched.performance.configurations import Configurations
 from optsched.performance.learned.pair_models import make_pair_model
 from optsched.performance.learned.pairs import PairModel, Pairs
@@ -19,7 +19,6 @@ from optsched.performance.protocol import (
     Edges,
     Feasibility,
     JobBatch,
-    Observations,
     PairPrediction,
     PerformanceModel,
     Prediction,
@@ -28,7 +27,7 @@ from optsched.performance.protocol import (
 PAIRS = "pairs"
 
 
-class Interference(ComposedModel):
+class Interference(WrappedModel):
     """Jobs that share GPUs keep a fraction of their rates alone, which a model of pairs says.
 
     Beside job b, in one configuration, job a runs at  rate(a) x fraction_g(a | b).
@@ -45,22 +44,12 @@ class Interference(ComposedModel):
     name = "interference"
 
     def __init__(self, instance: Instance, base: PerformanceModel, pairs: PairModel) -> None:
-        self.of, self.pairs = base, pairs
-        self.corrects, self.per_workload = corrects(base), per_workload(base)
+        super().__init__(base)
+        self.corrects, self.pairs = corrects(base), pairs
         known = set(pairs.workloads)
         names = zip((workload.name for workload in instance.workloads), Batches.of(instance).names, strict=True)
         self._workloads = tuple(name if name in known else profile for name, profile in names)
         self._gpu_types = tuple(pool.gpu for pool in instance.cluster.pools)
-
-    @property
-    def parts(self) -> tuple[PerformanceModel, ...]:
-        """The base."""
-        return (self.of,)
-
-    @property
-    def version(self) -> int:
-        """That of the base."""
-        return self.of.version
 
     @classmethod
     def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:
@@ -75,10 +64,6 @@ class Interference(ComposedModel):
     def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
         """`optsched.performance.PerformanceModel`."""
         return self.of.predict(jobs, configurations, edges=edges)
-
-    def observe(self, observations: Observations) -> set[int]:
-        """`optsched.performance.PerformanceModel`."""
-        return self.of.observe(observations)
 
     def pair_fractions(
         self,

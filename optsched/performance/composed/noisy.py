@@ -14,13 +14,12 @@ from optsched.arrays import FloatArray
 from optsched.instance import Instance
 from optsched.instance.documents import Count, Document
 from optsched.instance.reading import validate
-from optsched.performance.composed.base import ComposedModel, per_workload, the_one
+from optsched.performance.composed.base import WrappedModel, the_one
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
     Edges,
     Feasibility,
     JobBatch,
-    Observations,
     PerformanceModel,
     Prediction,
     expand_edges,
@@ -43,7 +42,7 @@ class NoisyDocument(Document):
     known: bool = True
 
 
-class NoisyModel(ComposedModel):
+class NoisyModel(WrappedModel):
     """Rates of another model, each multiplied by an error that stays the same for a way to run.
 
     For workload w on k GPUs and n nodes of a pool of GPU type g
@@ -66,21 +65,10 @@ class NoisyModel(ComposedModel):
     corrects = True
 
     def __init__(self, instance: Instance, of: PerformanceModel, document: NoisyDocument) -> None:
-        self.of = of
-        self.per_workload = per_workload(of)
+        super().__init__(of)
         self._options = document
         self._workloads = np.array([_digest(w.name) for w in instance.workloads] + [0], np.uint64)
         self._gpus = np.array([_digest(pool.gpu) for pool in instance.cluster.pools] + [0], np.uint64)
-
-    @property
-    def parts(self) -> tuple[PerformanceModel, ...]:
-        """The model that is right."""
-        return (self.of,)
-
-    @property
-    def version(self) -> int:
-        """That of the model that is right."""
-        return self.of.version
 
     @classmethod
     def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:
@@ -106,10 +94,6 @@ class NoisyModel(ComposedModel):
             feasible=right.feasible.reshape(shape),
             source=right.source.reshape(shape),
         )
-
-    def observe(self, observations: Observations) -> set[int]:
-        """The model that is right may learn; the errors stay."""
-        return self.of.observe(observations)
 
     def _error(self, uniform: FloatArray) -> FloatArray:
         if self._options.errors == "normal":

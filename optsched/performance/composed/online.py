@@ -12,7 +12,7 @@ from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import Document, NonNegative, Positive, Share
 from optsched.instance.reading import show, validate
-from optsched.performance.composed.base import ComposedModel, per_workload, the_one
+from optsched.performance.composed.base import WrappedModel, the_one
 from optsched.performance.composed.offsets import Offsets, Scales
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
@@ -43,7 +43,7 @@ class OnlineDocument(Document):
     clip: Positive = 3.0
 
 
-class OnlineModel(ComposedModel):
+class OnlineModel(WrappedModel):
     """Rates of another model times what measurements say that it is wrong by.
 
     For workload w, GPU type g and cell c (w on k GPUs and n nodes of g), with the rate r_c of the other model,
@@ -71,8 +71,7 @@ class OnlineModel(ComposedModel):
 
     def __init__(self, instance: Instance, of: PerformanceModel, document: OnlineDocument | None = None) -> None:
         document = OnlineDocument() if document is None else document
-        self.of = of
-        self.per_workload = per_workload(of)
+        super().__init__(of)
         self._learnt = 0
         scales = Scales(
             document.sd.workload**2, document.sd.gpu**2, document.sd.cell**2, document.observation_sd**2,
@@ -82,11 +81,6 @@ class OnlineModel(ComposedModel):
         rows = [types.setdefault(pool.gpu, len(types)) for pool in instance.cluster.pools]
         self._type = np.array([*rows, -1], np.int64)
         self._offsets = Offsets(scales, len(instance.workloads), len(types))
-
-    @property
-    def parts(self) -> tuple[PerformanceModel, ...]:
-        """The model that is corrected."""
-        return (self.of,)
 
     @property
     def version(self) -> int:
