@@ -33,8 +33,8 @@ def modelled_pairs(
 
     The rate of each job is what it has alone times the fraction that the model says. Pairs of kinds that the instance
     states (`stated`) are left alone. So are pairs whose fractions make 1 or less: giving each job its fraction of the
-    time alone does the same work on the same GPUs, and leaves the rest of them free. (Only a demand for time, whatever is
-    done in it, such as ``minimum-service``, could want them; the instance can state them.)
+    time alone does the same work on the same GPUs, and leaves the rest of them free. (Only a demand for time, whatever
+    is done in it, such as ``minimum-service``, could want them; the instance can state them.)
 
     Raises
     ------
