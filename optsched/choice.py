@@ -12,11 +12,14 @@ TIME_INDEXED = 50_000
 """Columns up to which a timeline program with costs of ends is solved indexed by time."""
 
 
-def pick(*, rows: int, integer: bool, conic: bool, start: bool) -> tuple[str, str]:
+def pick(
+    *, rows: int, integer: bool, conic: bool, start: bool, warm: bool = False, keep_basis: bool = False
+) -> tuple[str, str]:
     """(solver, reason) for a linear, integer or conic program.
 
     Conic and large cold linear programs go to Clarabel (fastest when fed arrays), all others to HiGHS (a vertex, warm
-    starts, integers).
+    starts, integers). Where a basis is wanted for the next program, large ones go to the interior point of HiGHS, whose
+    crossover ends in one at half the time of simplex from scratch.
     """
     if conic:
         return "clarabel", "conic program"
@@ -24,6 +27,10 @@ def pick(*, rows: int, integer: bool, conic: bool, start: bool) -> tuple[str, st
         return "highs", "integer program"
     if start:
         return "highs", "linear program with a point to start from"
+    if warm:
+        return "highs", "linear program with a basis to start from"
+    if rows > LARGE_LP and keep_basis:
+        return "highs-ipm", f"cold linear program of {rows} rows, whose basis is wanted"
     if rows > LARGE_LP:
         return "clarabel", f"cold linear program of {rows} rows, more than {LARGE_LP}"
     return "highs", f"linear program of {rows} rows"

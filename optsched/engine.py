@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.candidates import Classes
 from optsched.choice import pick, pick_for_timeline, require_all
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.infeasibility import conflicting_rows, least_violation, refuse_refuted
@@ -34,6 +35,7 @@ from optsched.solution.solution import SolverRecord, Status
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Capability, Limits, Session, Solver
 from optsched.solvers.scaling import ScaledSession, Scaling
+from optsched.warm_start import WarmStart
 
 T = TypeVar("T")
 
@@ -68,7 +70,15 @@ class Engine:
     start: FloatArray | None = None
     """Point to start from: totals of the class columns, or all columns of a linear program."""
     start_used: bool = False
+    warm: WarmStart | None = None
+    """The basis of a program before this one, from which the first run starts."""
+    keep_basis: bool = False
+    """Whether the basis of the first run is kept in ``ended``, and `auto` prefers solvers that have one."""
+    ended: WarmStart | None = None
+    warm_words: str = ""
+    """How the first run started."""
     _end: float | None = None
+    _first: tuple[Session, Classes] | None = None
 
     def __post_init__(self) -> None:
         if self.limits.time is not None:
@@ -77,7 +87,10 @@ class Engine:
     def choose(self, *, rows: int, integer: bool, conic: bool) -> type[Solver]:
         """The solver asked for, checked, or the one that `auto` picks (`optsched.choice`)."""
         start = self.start is not None
-        name, reason = self._asked or pick(rows=rows, integer=integer, conic=conic, start=start)
+        warm, basis = self.warm is not None, self.keep_basis
+        name, reason = self._asked or pick(
+            rows=rows, integer=integer, conic=conic, start=start, warm=warm, keep_basis=basis
+        )
         solver = self.load(name)
         require_all(solver, integer=integer, conic=conic, start=start)
         return self._choose(solver, reason)
@@ -100,10 +113,17 @@ class Engine:
         log.info("solver %s: %s", solver.name, reason)
         return solver
 
-    def open(self, arrays: LinearArrays, solver: str | None = None, start: FloatArray | None = None) -> Session:
+    def open(
+        self,
+        arrays: LinearArrays,
+        solver: str | None = None,
+        start: FloatArray | None = None,
+        classes: Classes | None = None,
+    ) -> Session:
         """A session with the program loaded, on a solver by name or the one that `choose` picks.
 
         ``start`` is a point of this program; without it, one that the engine was given counts if its size fits.
+        ``classes`` are those that the program is over: a basis that the engine was given is mapped to them.
         """
         refuse_nan(arrays)
         if solver is None:
@@ -118,11 +138,31 @@ class Engine:
         if start is not None and Capability.START in chosen.capabilities:
             session.set_start(start)
             self.start_used = True
+        elif classes is not None and not arrays.is_integer and (self.warm is not None or self.keep_basis):
+            self._start_warm(session, chosen, classes)
         return session
+
+    def _start_warm(self, session: Session, chosen: type[Solver], classes: Classes) -> None:
+        """Give the first session the basis that the engine was given, and remember to keep the one it ends in."""
+        if Capability.BASIS not in chosen.capabilities:
+            self.warm_words = f"cold: solver {chosen.name} has no basis"
+            return
+        if self.warm is None:
+            self.warm_words = "cold: there is no basis yet"
+        elif not self.warm_words:
+            basis, self.warm_words = self.warm.basis(classes, session.arrays)
+            session.set_start(basis)
+        self._first = (session, classes)
 
     def run(self, session: Session) -> Values:
         """Run a session within what is left of the budget."""
-        return self.record(session.run(self.limits_left()))
+        values = self.record(session.run(self.limits_left()))
+        if self._first is not None and self._first[0] is session:
+            basis = session.basis() if self.keep_basis else None
+            if basis is not None and values.termination is Termination.OPTIMAL:
+                self.ended = WarmStart.of(self._first[1], session.arrays, basis)
+            self._first = None
+        return values
 
     def limits_left(self) -> Limits:
         """The limits with what is left of the time."""
@@ -209,7 +249,7 @@ class Engine:
 
     def _solve_once(self, program: AllocationProgram, arrays: LinearArrays, solver: str | None = None) -> Outcome:
         start = None if self.start is None else program.complete(program.repaired(self.start))
-        session = self.open(arrays, solver, start)
+        session = self.open(arrays, solver, start, program.classes)
         values = self.run(session)
         if values.x is None or values.termination in NO_OPTIMUM:
             return self.without_point(arrays, values, program, session)

@@ -85,7 +85,8 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Ans
     while not filling.done:
         path = filling.path()
         if session is None:
-            session = engine.open(engine.build(lambda at=path: filling.segment(at, 0)), solver)  # type: ignore[misc]
+            first = engine.build(lambda at=path: filling.segment(at, 0))  # type: ignore[misc]
+            session = engine.open(first, solver, classes=program.classes)
         number, values = _farthest(engine, session, filling, path)
         if values.x is None or values.termination is not Termination.OPTIMAL:
             return _stopped(engine, filling, values, last, stages)

@@ -35,6 +35,10 @@ class PointStatus(StrEnum):
     NONE = "none"
 
 
+LOWER, BASIC = 0, 1
+"""Codes of a `Basis`: at the lower bound, and basic."""
+
+
 @dataclass(frozen=True)
 class Basis:
     """A simplex basis: status codes of columns and rows (HiGHS: 0 lower, 1 basic, 2 upper, 3 zero, 4 nonbasic)."""

@@ -16,7 +16,7 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import LinearArrays
-from optsched.solution.values import Basis, PointStatus, Termination, Values
+from optsched.solution.values import BASIC, Basis, PointStatus, Termination, Values
 from optsched.solvers.base import PROGRESS_EVERY, START_DROPPED, Capability, Limits, Progress, Session, Solver
 from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.raw_log import caught_output
@@ -202,7 +202,9 @@ class HighsSession(Session):
             basis.col_status = [codes[code] for code in start.columns.tolist()]
             basis.row_status = [codes[code] for code in start.rows.tolist()]
             basis.valid = True
-            basis.alien = True
+            # A basis with the right number of basic variables is taken as it is, which saves a factorisation.
+            basic = int((start.columns == BASIC).sum() + (start.rows == BASIC).sum())
+            basis.alien = basic != len(start.rows)
             self._highs.setBasis(basis)
             self._warm = True
             if self._algorithm == "simplex":

@@ -1,0 +1,117 @@
+"""A simplex basis with labels: what the optimum of one program says of where to start on the next one.
+
+Jobs come and go between rounds, and classes, columns and rows are numbered anew. A basis is therefore kept with what
+its columns and rows stand for, as plain data: a solver that starts from it needs nothing else of the round before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optsched.arrays import AnyArray, IntArray, group_rows
+from optsched.candidates import Classes
+from optsched.program import LinearArrays
+from optsched.solution.values import BASIC, LOWER, Basis
+
+OF_CLASSES = ("time", "levels")
+"""Blocks with a row for each class."""
+X = "x"
+"""The block of the class columns."""
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """The basis in which a program ended.
+
+    Attributes
+    ----------
+    of_job : IntArray, shape (jobs,)
+        Class that each job was in; -1 for jobs that were in none.
+    column : IntArray, shape (columns, fields)
+        What each class column stands for: its classes and its configuration (`column_labels`).
+    columns, rows : mapping of the name of a block to IntArray
+        Status codes of its columns or rows.
+    """
+
+    of_job: IntArray
+    column: IntArray
+    columns: Mapping[str, IntArray]
+    rows: Mapping[str, IntArray]
+
+    @classmethod
+    def of(cls, classes: Classes, arrays: LinearArrays, basis: Basis) -> WarmStart:
+        """The basis of a program over these classes."""
+        return cls(
+            classes.of_job,
+            np.column_stack([classes.class_a, classes.class_b, configuration_labels(classes)]),
+            {block.name: basis.columns[block.slice] for block in arrays.columns},
+            {block.name: basis.rows[block.slice] for block in arrays.rows},
+        )
+
+    def revised(self, rows: IntArray, added: int) -> WarmStart:
+        """The same after only the jobs at these rows stayed, in that order, and so many were added behind them."""
+        return replace(self, of_job=np.concatenate([self.of_job[rows], np.full(added, -1, np.int64)]))
+
+    def basis(self, classes: Classes, arrays: LinearArrays) -> tuple[Basis, str]:
+        """A basis for another program, and in words how much of it is known.
+
+        What existed keeps its status; new columns start at their lower bound and new rows are basic. If there are fewer
+        basic variables than rows then, rows become basic, the first ones first; if there are more, the solver repairs it.
+        """
+        was = self._classes_before(classes)
+        label = np.column_stack([_at(was, classes.class_a), _at(was, classes.class_b), configuration_labels(classes)])
+        found = matched(self.column.T, label.T)
+        columns = np.full(arrays.shape[1], LOWER, np.int64)
+        for block in arrays.columns:
+            known = self.columns.get(block.name)
+            if block.name == X:
+                columns[block.slice] = LOWER if known is None else np.where(found >= 0, known[found], LOWER)
+            elif known is not None and len(known) == len(block):
+                columns[block.slice] = known
+        rows = np.full(arrays.shape[0], BASIC, np.int64)
+        for block in arrays.rows:
+            known = self.rows.get(block.name)
+            if known is None:
+                continue
+            if block.name in OF_CLASSES and len(block) == len(classes):
+                rows[block.slice] = np.where(was >= 0, known[was], BASIC)
+            elif len(known) == len(block):
+                rows[block.slice] = known
+        lacking = len(rows) - int((columns == BASIC).sum() + (rows == BASIC).sum())
+        rows[np.flatnonzero(rows != BASIC)[: max(lacking, 0)]] = BASIC
+        words = f"basis mapped: {int((found >= 0).sum()):,} of {len(found):,} columns known"
+        return Basis(columns, rows), words
+
+    def _classes_before(self, classes: Classes) -> IntArray:
+        """Class before of each class: that of one of its jobs; -1 where all of them are new."""
+        was = np.full(len(classes), -1, np.int64)
+        placed = np.flatnonzero(classes.of_job >= 0)
+        np.maximum.at(was, classes.of_job[placed], self.of_job[placed])
+        return was
+
+
+def configuration_labels(classes: Classes) -> IntArray:
+    """What the configuration of each class column is, in numbers that outlive a compile; shape (N, 7)."""
+    columns, instance = classes.candidates.columns.take(classes.kind_column), classes.instance
+    lists = np.append(classes.candidates.kinds.options, -1)[columns.kind]
+    ordinal = np.where(columns.option >= 0, columns.option - instance.options.indptr[np.maximum(lists, 0)], -1)
+    share = columns.share.view(np.int64)
+    return np.column_stack(
+        [columns.pool, columns.gpus, columns.nodes, ordinal, columns.workers, columns.servers, share]
+    )
+
+
+def matched(known: AnyArray, wanted: AnyArray) -> IntArray:
+    """Row of each wanted row among the known ones, -1 where it is not; both as (fields, rows)."""
+    before = known.shape[1]
+    groups = group_rows([np.concatenate(pair) for pair in zip(known, wanted, strict=True)], before + wanted.shape[1])
+    first = groups.first[groups.inverse[before:]]
+    return np.where(first < before, first, -1)
+
+
+def _at(values: IntArray, index: IntArray) -> IntArray:
+    """``values[index]``, and -1 where the index is."""
+    return np.where(index >= 0, values[index], -1)
