@@ -11,6 +11,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.instance.documents import NODE_STATES
+from optsched.instance.numbering import Numbering
 
 UP = NODE_STATES.index("up")
 PER_NODE = {"cpu": "node_cpus", "memory": "node_memory"}
@@ -144,6 +145,20 @@ class Cluster:
             pool.name: {pool.node_name(row): int(gpus) for row, gpus in enumerate(pool.node_gpus)}
             for pool in self.pools
         }
+
+    @cached_property
+    def numbering(self) -> Numbering:
+        """Numbers of nodes and GPUs, and what they are called."""
+        return Numbering(self.pools)
+
+    @cached_property
+    def joined(self) -> tuple[FloatArray, IntArray]:
+        """Bandwidths, and groups of nodes that the links of the topology document join at each (`joined_nodes`)."""
+        from optsched.instance.widest import joined_nodes
+
+        if self.topology is None:
+            raise ValueError("the cluster has no topology document")
+        return joined_nodes(self.numbering, self.topology)
 
     def gpus(self, now: float) -> IntArray:
         """Usable GPUs of each pool, shape (pools,)."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from optsched.arrays import IntArray
 from optsched.placement.identities import with_identities
-from optsched.placement.problem import ROUNDING, Assignment, Problem
+from optsched.placement.problem import ROUNDING, Assignment, Problem, limit
 from optsched.placement.repair import make_room, tighten
 from optsched.placement.state import Pieces, State
 
@@ -21,6 +21,8 @@ FAILURES = 100
 def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assignment:
     """Place requests one after the other; with ``smallest`` so many of the smallest before all others.
 
+    Of equal ones, those given first come first. What is not placed in the end fits nowhere beside what is.
+
     1. With ``keep``, requests whose jobs run on as few nodes as they need stay where they are.
     2. Gangs of whole GPUs in decreasing size: on the node with the least left over, or on as many whole nodes as they
        need, joined by the best links that so few nodes have.
@@ -30,12 +32,12 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
     R, state = problem.requests, State(problem)
     later = np.zeros(len(problem), bool)
     if smallest is not None:
-        later[np.lexsort((R.row, R.gpus * R.share, problem.fewest == 0))[smallest:]] = True
+        later[np.lexsort((R.gpus * R.share, problem.fewest == 0))[smallest:]] = True
     if keep:
         for j in _stable(problem):
             if not later[j]:
                 _keep(state, j)
-    by_size = np.lexsort((R.row, R.span, -R.gpus, later))
+    by_size = np.lexsort((R.span, -R.gpus, later))
     whole = [j for j in by_size.tolist() if R.share[j] == 1.0 and problem.fewest[j] and j not in state.pieces]
     refused = []
     for j in whole:
@@ -48,9 +50,13 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
     for j in refused:
         failed += failed < FAILURES and not make_room(state, j, int(R.span[j]), choose)
     tighten(state, choose)
+    for j in refused:  # what was pushed and tightened may have left room
+        pieces = None if j in state.pieces else choose(state, j, int(R.span[j]))
+        if pieces is not None:
+            state.take(j, pieces)
     assignment = with_identities(problem, state.pieces, state.shared)
     _block(state, assignment)
-    by_share = np.lexsort((R.row, -R.gpus, -R.share, later))
+    by_share = np.lexsort((-R.gpus, -R.share, later))
     for j in by_share.tolist():
         if R.share[j] < 1.0 and problem.fewest[j] and j not in state.pieces:
             gpus = choose_shared(state, j)
@@ -77,7 +83,7 @@ def choose(state: State, request: int, span: int) -> Pieces | None:
     if nodes > min(span, len(reach)):
         return None
     pieces = _fill(_best_joined(problem, here, available, gpus, nodes), gpus, nodes, here)
-    return pieces if state.fits(request, pieces) else None
+    return pieces if state.fits(request, pieces) else _by_gain(state, request, available, span)
 
 
 def _tie(problem: Problem, request: int, nodes: IntArray, here: slice) -> int:
@@ -120,11 +126,37 @@ def _fill(available: IntArray, gpus: int, nodes: int, here: slice) -> Pieces:
     return [*pieces, (here.start + int(enough[np.argmin(others[enough])]), rest)]
 
 
+def _by_gain(state: State, request: int, available: IntArray, span: int) -> Pieces | None:
+    """GPUs on at most ``span`` nodes, each time the node that adds most within the resources of some nodes; or None.
+
+    Where no two of these resources have a node in common this finds a place if there is one: what the nodes of one of
+    them add, the largest first, grows ever less, so that the greatest gains are the best choice.
+    """
+    problem, R = state.problem, state.problem.requests
+    here, rest = problem.of_pool(request), int(R.gpus[request])
+    groups = np.flatnonzero(R.group_need[request])
+    member = problem.nodes.member[groups, here]
+    room = np.concatenate([limit(state.group[[g], None], R.group_need[request, [g]]) for g in groups.tolist()])
+    left, pieces = available.copy(), []
+    for _ in range(span):
+        gain = np.minimum(left, np.where(member, room[:, None], rest).min(axis=0))
+        node = int(np.argmax(gain))
+        piece = min(rest, int(gain[node]))
+        if piece <= 0:
+            return None
+        pieces.append((here.start + node, piece))
+        room -= piece * member[:, node]
+        left[node], rest = 0, rest - piece
+        if not rest:
+            return pieces
+    return None
+
+
 def choose_shared(state: State, request: int) -> IntArray | None:
     """GPUs with room for a request that shares, rows (node, index): few nodes, the fullest GPUs; or None."""
     problem, R = state.problem, state.problem.requests
     here, gpus, share = problem.of_pool(request), int(R.gpus[request]), float(R.share[request])
-    available = state.available_shared(request)
+    available = state.available(request)
     enough = np.flatnonzero(available >= gpus)
     if len(enough):
         rooms = state.room[here][enough]
@@ -137,7 +169,10 @@ def choose_shared(state: State, request: int) -> IntArray | None:
             return None
         pieces = _fill(_best_joined(problem, here, available, gpus, nodes), gpus, nodes, here)
         if not state.fits(request, pieces):
-            return None
+            by_gain = _by_gain(state, request, available, int(R.span[request]))
+            if by_gain is None:
+                return None
+            pieces = by_gain
     held = {(node, gpu) for node, gpu in problem.held[request].gpus.tolist()}
     spots: list[tuple[int, int]] = []
     for node, count in pieces:
@@ -158,7 +193,7 @@ def _stable(problem: Problem) -> list[int]:
     """Running requests, the largest first."""
     R = problem.requests
     running = [j for j in range(len(problem)) if len(problem.held[j].gpus) >= R.gpus[j] and problem.fewest[j]]
-    return sorted(running, key=lambda j: (-R.share[j], -R.gpus[j], R.row[j]))
+    return sorted(running, key=lambda j: (-R.share[j], -R.gpus[j]))
 
 
 def _keep(state: State, request: int) -> None:
@@ -166,7 +201,7 @@ def _keep(state: State, request: int) -> None:
     problem, R = state.problem, state.problem.requests
     held, gpus = problem.held[request], int(R.gpus[request])
     here, whole = problem.of_pool(request), R.share[request] == 1.0
-    most = state.available(request) if whole else state.available_shared(request)
+    most = state.available(request)
     spots = held.gpus.tolist() if whole else _roomy(state, request)
     by_node: dict[int, list[int]] = {}
     for node, gpu in spots:

@@ -33,8 +33,8 @@ class Bounds:
 def bounds(problem: Problem, worth: Worth, engine: Engine) -> Bounds:
     """Bounds for a placement of this worth: on its rows, and on the nodes of any placement of as many rows.
 
-    Cheap bounds come first: a request fits on an empty cluster or not, and spans at least the nodes that it needs
-    there. Where a gap is left, the linear program of `_Pieces` is asked.
+    Cheap bounds come first: a request fits if it has no others beside it or not, and spans at least the nodes that it
+    needs then. Where a gap is left, the linear program of `_Pieces` is asked.
     """
     fewest = np.sort(problem.fewest[problem.fewest > 0])
     cheap = Bounds(len(fewest), int(fewest[: worth.rows].sum()))
@@ -52,7 +52,7 @@ def bounds(problem: Problem, worth: Worth, engine: Engine) -> Bounds:
 class _Pieces:
     """A relaxation: how many pieces of each size the gangs of a type have on the nodes of a class.
 
-        y[t,c,m]  pieces of m GPUs of type t (g_t GPUs, share s_t, n_t requests) on class c (N_c nodes of G_c GPUs)
+        y[t,c,m]  pieces of m GPUs of type t (g_t GPUs, share s_t, n_t requests) on class c (N_c nodes with room G_c)
         z[t]      requests of type t placed, 0 <= z <= n
 
         size      sum_cm m y[t,c,m]  ==  g_t z_t
@@ -79,9 +79,9 @@ class _Pieces:
         """The columns, or None if there are too many."""
         R, N = problem.requests, problem.nodes
         placeable = np.flatnonzero(problem.fewest > 0)
-        keys = (R.pool, R.gpus, R.span, R.share, problem.fewest, *R.need.T, *R.group_need.T)
+        keys = (R.pool, R.gpus, R.span, R.share, problem.closed_as, problem.fewest, *R.need.T, *R.group_need.T)
         types = group_rows([key[placeable] for key in keys], len(placeable))
-        classes = group_rows([N.pool, N.gpus, *N.own.T, *N.member], len(N))
+        classes = group_rows([N.pool, N.gpus, *N.own.T, *N.member, *_told_apart(problem)], len(N))
         first = placeable[types.first]
         types_of, classes_of, most = [], [], []
         for t, j in enumerate(first.tolist()):
@@ -131,7 +131,7 @@ class _Pieces:
         program.constrain(of_type @ y >= z * fewest, name="fewest")
         program.constrain(of_type @ y <= z * span, name="span")
         amount = m * R.share[j]
-        gpus = N.gpus[self.node].astype(np.float64)
+        gpus = N.room[self.node].sum(axis=1)
         self._own(program, y, "gpus", amount, gpus)
         for place, name in enumerate(("cpu", "memory")):
             self._own(program, y, name, m * R.need[j, place], N.own[self.node, place])
@@ -145,6 +145,14 @@ class _Pieces:
         if len(limited):
             used = sum_by(self.class_, amount, len(self.nodes))[limited]
             program.constrain(used @ y <= has[limited] * self.nodes[limited], name=name)
+
+
+def _told_apart(problem: Problem) -> list[IntArray | FloatArray]:
+    """What else nodes differ in where something stands or is closed: the room of their GPUs, and to whom."""
+    nodes = problem.nodes
+    room = [] if (nodes.free == nodes.gpus).all() else list(np.sort(nodes.room, axis=1).T)
+    closed = {part.tobytes(): part for part in problem.closed if len(part)}
+    return [*room, *(np.bincount(part, minlength=len(nodes)).astype(np.int64) for part in closed.values())]
 
 
 def _proven(engine: Engine, program: LinearProgram) -> float | None:
@@ -161,16 +169,17 @@ def dual_feasible(size: FloatArray, k: int) -> FloatArray:
 
 
 def most_bandwidth(problem: Problem) -> float:
-    """Bound on the sum of bottlenecks: every gang of two or more GPUs on an empty cluster."""
+    """Bound on the sum of bottlenecks: every gang of two or more GPUs without others beside it."""
     R = problem.requests
     gangs = np.flatnonzero((R.gpus > 1) & (problem.fewest > 0))
-    alike = group_rows([key[gangs] for key in (R.pool, R.gpus, R.span, *R.need.T, *R.group_need.T)], len(gangs))
+    keys = (R.pool, R.gpus, R.span, R.share, problem.closed_as, *R.need.T, *R.group_need.T)
+    alike = group_rows([key[gangs] for key in keys], len(gangs))
     each = (_best_bottleneck(problem, j) for j in gangs[alike.first].tolist())
     return math.fsum(value * count for value, count in zip(each, alike.count.tolist(), strict=True))
 
 
 def _best_bottleneck(problem: Problem, request: int) -> float:
-    """Of one gang on an empty cluster."""
+    """Of one gang without others."""
     here, most, R = problem.of_pool(request), problem.at_most(request), problem.requests
     for level, groups in zip(problem.links.bandwidth.tolist(), problem.links.label[:, here], strict=True):
         order = np.lexsort((-most, groups))

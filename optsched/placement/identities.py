@@ -36,7 +36,7 @@ def with_identities(
         counts = dict(pieces[j])
         mine: list[tuple[int, int]] = []
         for node, gpu in _held(problem, j) if kept is None else sorted(kept.get(j, ())):
-            if counts.get(node, 0) and (node, gpu) not in taken:
+            if counts.get(node, 0) and (node, gpu) not in taken and problem.nodes.room[node, gpu] >= 1.0:
                 counts[node] -= 1
                 taken.add((node, gpu))
                 mine.append((node, gpu))
@@ -48,7 +48,8 @@ def with_identities(
             if missing:
                 on.setdefault(node, []).append((-missing, j))
     for node, wanted in on.items():
-        free = [gpu for gpu in range(int(problem.nodes.gpus[node])) if (node, gpu) not in taken]
+        untouched = np.flatnonzero(problem.nodes.room[node] >= 1.0).tolist()
+        free = [gpu for gpu in untouched if (node, gpu) not in taken]
         for negative, j in sorted(wanted):
             for gpu in consecutive(free, -negative):
                 free.remove(gpu)

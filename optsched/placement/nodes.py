@@ -1,18 +1,18 @@
-"""Usable nodes of the pools, and what each of them has: GPUs, CPUs, memory, and its part in resources of some nodes."""
+"""Usable nodes of the pools, and what each has left beside what stands: GPUs, CPUs, memory, resources of some nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.instance import Instance
 from optsched.instance.cluster import Resource
-
-OWN = ("cpu", "memory")
-"""Resources that every node has of its own; the columns of ``Nodes.own`` and of ``Requests.need``."""
+from optsched.placement.needs import OWN, members, renewable_groups
+from optsched.placement.standing import Standing
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,18 @@ class Nodes:
     instance : Instance
     pool, row : IntArray, shape (N,)
         The pool of each node, and its row in that pool.
+    number : IntArray, shape (N,)
+        Its number in the cluster (`Cluster.numbering`).
     gpus : IntArray, shape (N,)
+        GPUs, free or not.
+    room : FloatArray, shape (N, most GPUs of a node)
+        What is left of each GPU: 1 where nothing stands on it, 0 beyond the node's GPUs.
     own : FloatArray, shape (N, 2)
-        CPUs and memory (GB); inf where the instance does not say.
+        CPUs and memory (GB) that are left; inf where the instance does not say.
     groups : tuple of Resource, length G
         Renewable resources that belong to some nodes.
+    group_capacity : FloatArray, shape (G,)
+        What is left of each of them.
     member : BoolArray, shape (G, N)
         Which nodes each of them belongs to.
     """
@@ -39,9 +46,12 @@ class Nodes:
     instance: Instance
     pool: IntArray
     row: IntArray
+    number: IntArray
     gpus: IntArray
+    room: FloatArray
     own: FloatArray
     groups: tuple[Resource, ...]
+    group_capacity: FloatArray
     member: BoolArray
 
     @classmethod
@@ -59,29 +69,46 @@ class Nodes:
             own.append(np.where(np.isnan(stated), np.inf, stated))
         groups = renewable_groups(instance)
         pool_of, row_of = np.concatenate([*numbers, np.zeros(0, np.int64)]), np.concatenate([*rows, np.zeros(0, int)])
-        member = np.zeros((len(groups), len(pool_of)), bool)
-        if groups:
-            names = [cluster.pools[p].node_name(r) for p, r in zip(pool_of.tolist(), row_of.tolist(), strict=True)]
-            for place, group in enumerate(groups):
-                mine = frozenset(group.nodes or ())
-                member[place] = [name in mine for name in names]
+        count = np.concatenate([*gpus, np.zeros(0, np.int64)])
+        number = cluster.numbering.first[pool_of] + row_of
         return cls(
             instance,
             pool_of.astype(np.int64),
             row_of.astype(np.int64),
-            np.concatenate([*gpus, np.zeros(0, np.int64)]),
+            number,
+            count,
+            (np.arange(count.max(initial=0)) < count[:, None]).astype(np.float64),
             np.concatenate([*own, np.zeros((0, len(OWN)))]),
             groups,
-            member,
+            np.array([group.capacity for group in groups], np.float64),
+            members(instance)[:, number],
         )
+
+    def beside(self, standing: Standing) -> Nodes:
+        """The same nodes with what is left beside what stands."""
+        numbering, at = self.instance.cluster.numbering, standing.node
+        gpu = np.minimum(numbering.start[self.number, None] + np.arange(self.room.shape[1]), numbering.gpus - 1)
+        room = np.where(self.room > 0, np.maximum(1.0 - standing.load[gpu], 0.0), 0.0)
+        own = self.own.copy()
+        for place in np.flatnonzero(standing.need.any(axis=0)).tolist():
+            use = np.bincount(at, standing.need[standing.owner, place], numbering.nodes)
+            own[:, place] = np.maximum(own[:, place] - use[self.number], 0.0)
+        use = (standing.group_need[standing.owner].T * members(self.instance)[:, at]).sum(axis=1)
+        return replace(self, room=room, own=own, group_capacity=np.maximum(self.group_capacity - use, 0.0))
 
     def __len__(self) -> int:
         return len(self.pool)
 
-    @property
-    def group_capacity(self) -> FloatArray:
-        """Capacity of each resource of some nodes, shape (G,)."""
-        return np.array([group.capacity for group in self.groups], np.float64)
+    @cached_property
+    def free(self) -> IntArray:
+        """GPUs of each node that nothing stands on, shape (N,)."""
+        return np.asarray((self.room >= 1.0).sum(axis=1), np.int64)
+
+    def local(self) -> IntArray:
+        """Which of these every node of the cluster is, -1 for those that are none of them."""
+        local = np.full(self.instance.cluster.numbering.nodes, -1, np.int64)
+        local[self.number] = np.arange(len(self))
+        return local
 
     def name(self, node: int) -> str:
         """Name of a node."""
@@ -91,9 +118,3 @@ class Nodes:
         """The nodes of a pool, which stand together."""
         start, stop = np.searchsorted(self.pool, [pool, pool + 1])
         return slice(int(start), int(stop))
-
-
-def renewable_groups(instance: Instance) -> tuple[Resource, ...]:
-    """Renewable resources that belong to some nodes: what is placed on these nodes at one time must fit in."""
-    resources = instance.cluster.resources
-    return tuple(resource for resource in resources if resource.nodes is not None and resource.kind == "renewable")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +15,11 @@ from optsched.errors import UsageError
 from optsched.placement.best_fit import best_fit
 from optsched.placement.bounds import bounds, most_bandwidth
 from optsched.placement.exact import COLUMNS, size, solve_exactly
-from optsched.placement.nodes import renewable_groups
+from optsched.placement.needs import renewable_groups
 from optsched.placement.problem import ROUNDING, Assignment, Problem, Worth
 from optsched.placement.refusal import why_refused
 from optsched.placement.requests import Requests
+from optsched.placement.standing import Standing, refuse_standing
 from optsched.solution.placement import Placement
 from optsched.solution.solution import Solution
 
@@ -32,6 +33,8 @@ def place_rows(
     *,
     columns: int = COLUMNS,
     work: int | None = None,
+    standing: Standing | None = None,
+    barred: Sequence[Collection[str]] | None = None,
 ) -> Placement:
     """GPUs for rows of an allocation that run at the same time.
 
@@ -44,7 +47,7 @@ def place_rows(
     rows : JobRows
         The allocation row by row.
     wanted : IntArray
-        The rows that run at the same time; those without GPUs need no place.
+        The rows that run at the same time; those without GPUs need no place. Of equal ones the first come first.
     engine : Engine
         Solves the integer programs and the linear programs of the bounds.
     constraints : iterable of mappings
@@ -53,6 +56,11 @@ def place_rows(
         Size up to which a pool is placed exactly.
     work : int, optional
         Nodes of branch and bound after which each integer program stops; by default the engine's own limit.
+    standing : Standing, optional
+        What stands and does not move, beside the running jobs of the rows wanted, which may: they stay where they are
+        unless that is in the way of more rows or fewer nodes.
+    barred : sequence of collections of str, of the length of ``wanted``, optional
+        Names of nodes of which each row gets nothing.
 
     Returns
     -------
@@ -60,20 +68,29 @@ def place_rows(
         With figures: ``rows_wanted``, ``rows_placed`` and ``rows_bound``; ``nodes_spanned``, and ``nodes_bound`` for
         placements of as many rows; ``bandwidth``, the sum of the bottlenecks of gangs of two or more GPUs in GB/s;
         ``gpus_moved``; ``exact``, 1 where no placement is better.
+
+    Raises
+    ------
+    ValueError
+        A job stands and is among the rows wanted.
+    UsageError
+        ``barred`` has another length, or names that are no nodes.
     """
-    requests = Requests.of(classes, rows, np.asarray(wanted, np.int64), constraints)
+    requests = Requests.of(classes, rows, np.asarray(wanted, np.int64), constraints, barred)
+    if standing is not None:
+        refuse_standing(standing, requests.jobs_of_all)
     searcher = engine if work is None else Engine(engine.load, engine.solver, replace(engine.limits, work=work))
     placed: dict[int, tuple[str, ...]] = {}
     refused: list[tuple[int, str]] = []
     total = dict.fromkeys(FIGURES, 0.0) | {"rows_wanted": float(len(requests)), "exact": 1.0}
     for pools in _components(requests):
         part = requests.take(np.flatnonzero(np.isin(requests.pool, pools)))
-        problem = Problem.of(part, pools)
+        problem = Problem.of(part, pools, standing)
         assignment, worth, limits, proven = _solve(problem, engine, searcher, columns)
         names = [problem.nodes.name(node) for node in range(len(problem.nodes))]
         for j, gpus in assignment.items():
             placed[int(part.row[j])] = tuple(f"{names[node]}/{gpu}" for node, gpu in gpus.tolist())
-        refused += [(int(part.row[j]), words) for j, words in why_refused(problem, assignment)]
+        refused += [(int(part.row[told.request]), told.words) for told in why_refused(problem, assignment)]
         found = (worth.rows, limits[0], worth.nodes, limits[1], worth.bandwidth, worth.moved)
         for name, value in zip(FIGURES, found, strict=True):
             total[name] += value

@@ -1,12 +1,13 @@
 """The placement problem: requests on nodes; what an assignment of GPUs is worth, and which of two is better.
 
 Sets and parameters: requests j with g_j GPUs, a share s_j of each, at most k_j nodes, needs per GPU d_j; usable nodes
-n with their GPUs, CPUs and memory; running jobs with the GPUs that they hold. An assignment gives a request g_j GPUs of
-nodes of its pool, or nothing, such that
+n with what is left of their GPUs, CPUs and memory beside what stands and does not move; running jobs with the GPUs that
+they hold. An assignment gives a request g_j GPUs of nodes of its pool, or nothing, such that
 
 - the shares of no GPU add up to more than 1, and no node or group of nodes is asked for more than it has;
 - a request spans at most k_j nodes;
-- no two requests of an anti-affinity set are on one node.
+- no two requests of an anti-affinity set are on one node, nor one of them beside such a job that stands;
+- a request has no GPU of a node that is barred to it.
 
 Objective, in this order: most requests placed; fewest nodes spanned in total; greatest sum, over the requests of two or
 more GPUs, of the bottleneck bandwidth (`optsched.placement.bandwidth`); fewest GPUs moved: GPUs given to jobs that run
@@ -19,6 +20,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -26,7 +28,8 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import gpus_allowed
 from optsched.placement.bandwidth import Links
 from optsched.placement.nodes import Nodes
-from optsched.placement.requests import Requests
+from optsched.placement.requests import NO_NODE, Requests
+from optsched.placement.standing import Standing
 
 ROUNDING = 1e-9
 """Slack of shares, and relative slack of CPUs, memory and other capacities."""
@@ -74,18 +77,33 @@ class Worth:
 
 @dataclass(frozen=True)
 class Problem:
-    """Requests, the nodes that may take them, their links, and what is held now."""
+    """Requests, the nodes that may take them, their links, and what is held now.
+
+    Attributes
+    ----------
+    requests : Requests
+    nodes : Nodes
+        With what is left beside what stands.
+    links : Links
+    held : tuple of Held, length P
+    closed : tuple of IntArray, length P
+        Nodes that a request may not have whatever is placed: barred ones, and those on which a job of one of its
+        anti-affinity sets stands.
+    """
 
     requests: Requests
     nodes: Nodes
     links: Links
     held: tuple[Held, ...]
+    closed: tuple[IntArray, ...]
 
     @classmethod
-    def of(cls, requests: Requests, pools: list[int]) -> Problem:
-        """The problem on the usable nodes of these pools."""
+    def of(cls, requests: Requests, pools: list[int], standing: Standing | None = None) -> Problem:
+        """The problem on the usable nodes of these pools, beside what stands."""
         nodes = Nodes.of(requests.classes.instance, pools)
-        return cls(requests, nodes, Links.of(nodes), _held(requests, nodes))
+        if standing is not None and len(standing):
+            nodes = nodes.beside(standing)
+        return cls(requests, nodes, Links.of(nodes), _held(requests, nodes), _closed(requests, nodes, standing))
 
     def __len__(self) -> int:
         return len(self.requests)
@@ -98,23 +116,45 @@ class Problem:
     def _slices(self) -> dict[int, slice]:
         return {int(pool): self.nodes.of_pool(int(pool)) for pool in np.unique(self.requests.pool)}
 
+    def gpus_for(self, request: int) -> IntArray:
+        """GPUs of every node of its pool with room for the share of a request, beside what stands."""
+        here, share = self.of_pool(request), self.requests.share[request]
+        return self.nodes.free[here] if share == 1.0 else (self.nodes.room[here] >= share - ROUNDING).sum(axis=1)
+
     def at_most(self, request: int) -> IntArray:
-        """GPUs that every node of its pool could give a request if it were empty; 0 for a request that is torn."""
+        """GPUs that every node of its pool could give a request if it had no others; 0 for a request that is torn."""
         here = self.of_pool(request)
         own = limit(self.nodes.own[here], self.requests.need[request])
-        most = np.minimum(self.nodes.gpus[here], own)
+        most = np.minimum(self.gpus_for(request), own)
         for group in np.flatnonzero(self.requests.group_need[request]).tolist():
             each = limit(self.nodes.group_capacity[group : group + 1, None], self.requests.group_need[request, [group]])
             most = np.where(self.nodes.member[group, here], np.minimum(most, each), most)
-        return np.zeros_like(most) if self.requests.torn[request] else most
+        return np.zeros_like(most) if self.requests.torn[request] else self.shut(request, most)
+
+    def shut(self, request: int, gpus: IntArray) -> IntArray:
+        """GPUs by node of its pool, without those of nodes that are closed to a request."""
+        if len(self.closed[request]):
+            here, gpus, closed = self.of_pool(request), gpus.copy(), self.closed[request]
+            first, last = np.searchsorted(closed, [here.start, here.stop])
+            gpus[closed[first:last] - here.start] = 0
+        return gpus
+
+    @cached_property
+    def closed_as(self) -> IntArray:
+        """Equal numbers for requests to which the same nodes are closed, 0 for those to which none is; shape (P,)."""
+        known = {NO_NODE.tobytes(): 0}
+        return np.array([known.setdefault(nodes.tobytes(), len(known)) for nodes in self.closed], np.int64)
 
     @cached_property
     def fewest(self) -> IntArray:
-        """Fewest nodes that each request needs on an empty cluster, 0 where it fits nowhere; shape (P,)."""
+        """Fewest nodes that each request needs if it has no others beside it, 0 where it fits nowhere; shape (P,)."""
         R, known = self.requests, dict[tuple[object, ...], int]()
         result = np.zeros(len(self), np.int64)
-        for j in range(len(self)):
-            key = (int(R.pool[j]), int(R.gpus[j]), R.need[j].tobytes(), R.group_need[j].tobytes(), bool(R.torn[j]))
+        alike = zip(
+            R.pool.tolist(), R.gpus.tolist(), R.share.tolist(), self.closed_as.tolist(), R.torn.tolist(), strict=True
+        )
+        for j, of in enumerate(alike):
+            key = (*of, R.need[j].tobytes(), R.group_need[j].tobytes())
             if key not in known:
                 reach = np.cumsum(np.sort(self.at_most(j))[::-1])
                 known[key] = int(np.searchsorted(reach, R.gpus[j])) + 1 if len(reach) and reach[-1] >= R.gpus[j] else 0
@@ -152,23 +192,42 @@ def limit(capacity: FloatArray, need: FloatArray) -> IntArray:
 
 def _held(requests: Requests, nodes: Nodes) -> tuple[Held, ...]:
     running = requests.classes.instance.jobs_table.running
+    result = [NOTHING_HELD] * len(requests)
     if not running:
-        return (NOTHING_HELD,) * len(requests)
-    jobs = {job for j in range(len(requests)) for job in requests.jobs(j) if job in running}
-    wanted = {gpu.rpartition("/")[0] for job in jobs for gpu in running[job][1]}
-    number = {name: n for n in range(len(nodes)) if (name := nodes.name(n)) in wanted}
+        return tuple(result)
+    pairs = enumerate(zip(requests.job.tolist(), requests.partner.tolist(), strict=True))
+    mine = [(j, running[job]) for j, jobs in pairs for job in jobs if job in running]
+    pool, numbering = requests.pool.tolist(), nodes.instance.cluster.numbering
+    own = [(j, gpus) for j, (where, gpus, _) in mine if where == pool[j]]
+    gpu = numbering.numbers(chain.from_iterable(gpus for _, gpus in own))
+    owner = np.repeat(np.array([j for j, _ in own], np.int64), np.array([len(gpus) for _, gpus in own], np.int64))
+    key, weight = np.unique(owner * numbering.gpus + gpu, return_counts=True)
+    owner, gpu = np.divmod(key, max(numbering.gpus, 1))
+    at = numbering.node_of(gpu)
+    node = nodes.local()[at]
+    usable = node >= 0
+    owner, weight = owner[usable], weight[usable].astype(np.int64)
+    spots = np.stack([node, gpu - numbering.start[at]], axis=1)[usable]
+    count = np.bincount(np.array([j for j, _ in mine], np.int64), minlength=len(requests)).tolist()
+    bounds = np.searchsorted(owner, np.arange(len(requests) + 1)).tolist()
+    for j, jobs in enumerate(count):
+        if jobs:
+            part = slice(bounds[j], bounds[j + 1])
+            result[j] = Held(spots[part], weight[part], jobs)
+    return tuple(result)
+
+
+def _closed(requests: Requests, nodes: Nodes, standing: Standing | None) -> tuple[IntArray, ...]:
+    """Of each request: barred nodes, and those where a job stands beside which it may not be."""
+    beside = [NO_NODE if standing is None else standing.nodes_of(jobs) for jobs in requests.sets]
+    if not any(map(len, beside)) and not any(map(len, requests.barred)):
+        return (NO_NODE,) * len(requests)
+    local, known = nodes.local(), dict[tuple[object, ...], IntArray]()
     result = []
-    for j in range(len(requests)):
-        count: dict[tuple[int, int], int] = {}
-        mine = [job for job in requests.jobs(j) if job in running]
-        for job in mine:
-            pool, gpus, _ = running[job]
-            for gpu in gpus if pool == requests.pool[j] else ():
-                name, _, index = gpu.rpartition("/")
-                if name in number:
-                    spot = (number[name], int(index))
-                    count[spot] = count.get(spot, 0) + 1
-        order = sorted(count)
-        spots = np.array(order, np.int64).reshape(-1, 2)
-        result.append(Held(spots, np.array([count[spot] for spot in order], np.int64), len(mine)))
+    for barred, apart in zip(requests.barred, requests.apart, strict=True):
+        key = (barred.tobytes(), *apart)
+        if key not in known:
+            closed = local[np.unique(np.concatenate([barred, *(beside[number] for number in apart)]))]
+            known[key] = closed[closed >= 0]
+        result.append(known[key])
     return tuple(result)

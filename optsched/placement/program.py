@@ -27,12 +27,13 @@ class PlacementProgram:
     Rows, with a[j,n] its GPUs on the node:
 
         sum_n a[j,n] == g_j place[j];   a[j,n] <= most[j,n] used[j,n];   sum_n used[j,n] <= k_j place[j]
-        sum over whole j of a[j,n] + sum over h on n of open[h] <= G_n;   sum_j s_j part[j,h] <= open[h]
+        sum over whole j of a[j,n] + sum over free h on n of open[h] <= G_n;   sum_j s_j part[j,h] <= room_h open[h]
         sum_j d_jr a[j,n] <= cap_nr;   of resources of some nodes: sum_jn d_jr a[j,n] <= cap_r
         sum over j of a set of used[j,n] <= 1
         sum_j keep[j,h] + open[h] <= 1;   sum over h on n of keep[j,h] <= a[j,n]
         used[j,n] <= touch[j,b,c(n)];   sum_c touch[j,b,c] <= 1 + (k_j - 1)(1 - level[j,b])
 
+    G_n counts the free GPUs of a node, on which nothing stands; room_h is what is left of a GPU, 1 if it is free.
     A request's bottleneck is the sum over levels of (b - next lower b) level[j,b].
     """
 
@@ -54,6 +55,9 @@ class PlacementProgram:
         pairs = np.flatnonzero(pair_shares)
         self.part_pair = np.repeat(pairs, N.gpus[self.n[pairs]])
         self.part_gpu = ranges(self.start[self.n[pairs]], N.gpus[self.n[pairs]])
+        self.room = N.room[self.gpu_node, self.gpu_index]
+        roomy = self.room[self.part_gpu] >= R.share[self.j[self.part_pair]] - ROUNDING
+        self.part_pair, self.part_gpu = self.part_pair[roomy], self.part_gpu[roomy]
         self.open_gpu = np.unique(self.part_gpu)
         self.several = np.flatnonzero(~single[self.j] & ~pair_shares)
         self.alone = np.flatnonzero(single[self.j] & ~pair_shares)
@@ -66,7 +70,8 @@ class PlacementProgram:
         keep_j, keep_gpu, weight = [], [], []
         for j, held in enumerate(self.problem.held):
             for (node, index), count in zip(held.gpus.tolist(), held.weight.tolist(), strict=True):
-                if self.problem.requests.share[j] == 1.0 and most[j, node]:
+                free = self.problem.nodes.room[node, index] >= 1.0
+                if self.problem.requests.share[j] == 1.0 and most[j, node] and free:
                     keep_j.append(j)
                     keep_gpu.append(int(self.start[node]) + index)
                     weight.append(count)
@@ -102,9 +107,10 @@ class PlacementProgram:
         if len(self.part_pair):
             place_of = np.searchsorted(self.open_gpu, self.part_gpu)
             share = sum_by(place_of, R.share[self.j[self.part_pair]], len(self.open_gpu))
-            program.constrain(share @ self.part <= self.open, name="shares")
-            taken = taken + sum_by(self.gpu_node[self.open_gpu], 1.0, len(N)) @ self.open
-        program.constrain(taken <= N.gpus, name="gpus")
+            room = self.room[self.open_gpu]
+            program.constrain(share @ self.part <= self.open * room, name="shares")
+            taken = taken + sum_by(self.gpu_node[self.open_gpu], (room >= 1.0).astype(float), len(N)) @ self.open
+        program.constrain(taken <= N.free, name="gpus")
         self._resources(program, amount)
         self._apart(program)
         if len(self.keep_j):
@@ -122,7 +128,9 @@ class PlacementProgram:
             need = R.group_need[self.j, place] * N.member[place, self.n]
             if need.any():
                 row = sp.csr_matrix(need[None, :])
-                program.constrain(row @ amount <= [group.capacity * (1 + ROUNDING)], name=f"resource {group.name}")
+                program.constrain(
+                    row @ amount <= [N.group_capacity[place] * (1 + ROUNDING)], name=f"resource {group.name}"
+                )
 
     def _apart(self, program: LinearProgram) -> None:
         N = len(self.problem.nodes)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from optsched.placement.nodes import OWN
+from optsched.placement.needs import OWN
 from optsched.placement.problem import Assignment, Problem
 from optsched.placement.state import State
 
@@ -14,14 +15,25 @@ TOLD = 4
 """Nodes whose free GPUs are told."""
 
 
-def why_refused(problem: Problem, assignment: Assignment) -> Iterator[tuple[int, str]]:
+class Refused(NamedTuple):
+    """A request without a place: its number, why, and whether its pool has as many free GPUs as it asks for."""
+
+    request: int
+    words: str
+    scattered: bool
+
+
+def why_refused(problem: Problem, assignment: Assignment) -> Iterator[Refused]:
     """Requests without a place, each with the reason."""
     if len(assignment) == len(problem):
         return
     state = State.after(problem, assignment)
     for request in range(len(problem)):
         if request not in assignment:
-            yield request, _why(state, request)
+            scattered = not problem.requests.torn[request] and (
+                int(state.roomy(request).sum()) >= problem.requests.gpus[request]
+            )
+            yield Refused(request, _why(state, request), bool(scattered))
 
 
 def _why(state: State, request: int) -> str:
@@ -29,9 +41,8 @@ def _why(state: State, request: int) -> str:
     named = R.named(request)
     if R.torn[request]:
         return f"{named} share GPUs, but may not be on one node (anti-affinity)"
-    here = problem.of_pool(request)
-    available = state.available(request) if R.share[request] == 1.0 else state.available_shared(request)
-    return f"{named}: needs {_needs(problem, request)}; {_free(problem, here, available)}"
+    free = _free(problem, problem.of_pool(request), state.available(request))
+    return f"{named}: needs {_needs(problem, request)}; {free}"
 
 
 def _needs(problem: Problem, request: int) -> str:
@@ -46,6 +57,11 @@ def _needs(problem: Problem, request: int) -> str:
     amounts += [(g.name, a) for g, a in zip(problem.nodes.groups, R.group_need[request].tolist(), strict=True)]
     each = [f"{amount:.4g} {name}" for name, amount in amounts if amount > 0]
     told += f" with {' and '.join(each)} per GPU" if each else ""
+    barred = [
+        problem.nodes.instance.cluster.numbering.node_name(node) for node in R.barred[request][: TOLD + 1].tolist()
+    ]
+    if barred:
+        told += f", not on {', '.join(barred[:TOLD])}{' and more' if len(barred) > TOLD else ''}"
     return told + (" apart from jobs that it may not share a node with" if R.apart[request] else "")
 
 

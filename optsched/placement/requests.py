@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.candidates import Classes, JobRows, column_needs
-from optsched.placement.nodes import OWN, renewable_groups
+from optsched.candidates import Classes, JobRows
+from optsched.errors import UsageError
+from optsched.instance.reading import show
+from optsched.placement.needs import needs_per_gpu
 
 ANTI_AFFINITY = "anti-affinity"
 """Kind of the side constraint that keeps jobs on different nodes."""
@@ -40,6 +42,10 @@ class Requests:
         The anti-affinity sets that it belongs to.
     torn : BoolArray, shape (P,)
         Both of its jobs are in one such set, so that it can be placed nowhere.
+    barred : tuple of IntArray, length P
+        Nodes that it may not have, by their number in the cluster.
+    sets : tuple of IntArray
+        Rows of the jobs of every anti-affinity set.
     """
 
     classes: Classes
@@ -54,21 +60,35 @@ class Requests:
     group_need: FloatArray
     apart: tuple[tuple[int, ...], ...]
     torn: BoolArray
+    barred: tuple[IntArray, ...]
+    sets: tuple[IntArray, ...]
 
     @classmethod
     def of(
-        cls, classes: Classes, rows: JobRows, wanted: IntArray, constraints: Iterable[Mapping[str, Any]] = ()
+        cls,
+        classes: Classes,
+        rows: JobRows,
+        wanted: IntArray,
+        constraints: Iterable[Mapping[str, Any]] = (),
+        barred: Sequence[Collection[str]] | None = None,
     ) -> Requests:
-        """Requests of some rows of an allocation; rows without GPUs ask for none and are left out."""
+        """Requests of some rows of an allocation; rows without GPUs ask for none and are left out.
+
+        Of the nodes ``barred`` to each of the wanted rows it gets none.
+        """
         column = rows.column[wanted]
         keep = (classes.pool[column] >= 0) & (classes.gpus[column] > 0)
+        off = _barred(classes, barred, keep)
         wanted, column = wanted[keep], column[keep]
         configuration = classes.configuration[column]
         gpus = classes.gpus[column]
         sets = anti_affinity_sets(classes, constraints)
-        mine = [sets.get(job, frozenset()) for job in rows.job[wanted].tolist()]
-        other = [sets.get(job, frozenset()) for job in rows.partner[wanted].tolist()]
-        need = _needs(classes, column) / np.maximum(gpus, 1)[:, None]
+        of: dict[int, frozenset[int]] = {}
+        for number, jobs in enumerate(sets):
+            of |= {job: of.get(job, frozenset()) | {number} for job in jobs.tolist()}
+        mine = [of.get(job, frozenset()) for job in rows.job[wanted].tolist()]
+        other = [of.get(job, frozenset()) for job in rows.partner[wanted].tolist()]
+        need, group_need = needs_per_gpu(classes, column)
         return cls(
             classes=classes,
             row=wanted,
@@ -78,10 +98,12 @@ class Requests:
             gpus=gpus,
             span=np.maximum(classes.configurations.nodes[configuration], 1),
             share=classes.configurations.share[configuration],
-            need=need[:, : len(OWN)],
-            group_need=need[:, len(OWN) :],
+            need=need,
+            group_need=group_need,
             apart=tuple(tuple(sorted(a | b)) for a, b in zip(mine, other, strict=True)),
             torn=np.array([bool(a & b) for a, b in zip(mine, other, strict=True)], bool),
+            barred=off,
+            sets=sets,
         )
 
     def __len__(self) -> int:
@@ -91,7 +113,15 @@ class Requests:
         """Some of the requests."""
         names = ("row", "job", "partner", "pool", "gpus", "span", "share", "need", "group_need", "torn")
         arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in names}
-        return replace(self, **arrays, apart=tuple(self.apart[row] for row in rows.tolist()))
+        arrays["apart"] = tuple(self.apart[row] for row in rows.tolist())
+        arrays["barred"] = tuple(self.barred[row] for row in rows.tolist())
+        return replace(self, **arrays)
+
+    @property
+    def jobs_of_all(self) -> IntArray:
+        """Jobs and partners of all requests."""
+        jobs = np.concatenate([self.job, self.partner])
+        return jobs[jobs >= 0]
 
     def jobs(self, request: int) -> tuple[int, ...]:
         """The job of a request, or both."""
@@ -105,27 +135,27 @@ class Requests:
         return f"job {told[0]}" if len(told) == 1 else f"jobs {told[0]} and {told[1]}"
 
 
-def anti_affinity_sets(classes: Classes, constraints: Iterable[Mapping[str, Any]]) -> dict[int, frozenset[int]]:
-    """The anti-affinity sets that each job belongs to, by the row of the job."""
+def anti_affinity_sets(classes: Classes, constraints: Iterable[Mapping[str, Any]]) -> tuple[IntArray, ...]:
+    """Rows of the jobs of each anti-affinity set."""
     names = classes.instance.jobs_table.names
-    sets: dict[int, frozenset[int]] = {}
     documents = (document for document in constraints if document.get("kind") == ANTI_AFFINITY)
-    for number, document in enumerate(documents):
-        for name in document["jobs"]:
-            job = names.index(name)
-            sets[job] = sets.get(job, frozenset()) | {number}
-    return sets
+    return tuple(np.array([names.index(name) for name in document["jobs"]], np.int64) for document in documents)
 
 
-def _needs(classes: Classes, column: IntArray) -> FloatArray:
-    """CPUs, memory and resources of some nodes that whole columns need, shape (columns, 2 + G)."""
-    candidates = classes.candidates
-    used, inverse = np.unique(classes.kind_column[column], return_inverse=True)
-    needs = column_needs(candidates.instance, candidates.kinds, candidates.columns.take(used))
-    names = (*OWN, *(group.name for group in renewable_groups(candidates.instance)))
-    total = np.zeros((len(used), len(names)))
-    for place, name in enumerate(names):
-        if name in needs:
-            here, amount = needs[name]
-            total[here, place] = amount
-    return total[inverse]
+NO_NODE: IntArray = np.zeros(0, np.int64)
+
+
+def _barred(classes: Classes, barred: Sequence[Collection[str]] | None, keep: BoolArray) -> tuple[IntArray, ...]:
+    """Numbers of the nodes that are barred to each row kept, ascending."""
+    if barred is None:
+        return (NO_NODE,) * int(keep.sum())
+    if len(barred) != len(keep):
+        raise UsageError(f"barred: found {len(barred)} entries, expected {len(keep)}, one for each wanted row")
+    number, known = classes.instance.cluster.numbering.by_name, dict[frozenset[str], IntArray]()
+    for place, names in enumerate(barred):
+        unknown = sorted(name for name in names if name not in number)
+        if unknown:
+            raise UsageError(f"barred[{place}]: found {show(unknown[0])}, expected names of nodes")
+        if names and frozenset(names) not in known:
+            known[frozenset(names)] = np.array(sorted(number[name] for name in set(names)), np.int64)
+    return tuple(known[frozenset(barred[row])] if barred[row] else NO_NODE for row in np.flatnonzero(keep).tolist())

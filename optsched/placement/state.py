@@ -12,7 +12,7 @@ Pieces = list[tuple[int, int]]
 
 
 class State:
-    """Free GPUs, CPUs and memory of the nodes.
+    """Free GPUs, CPUs and memory of the nodes; it begins with what is left beside what stands.
 
     Requests of whole GPUs are counted by node; which GPUs they get is decided at the end (`identities`). Requests that
     share GPUs get them at once.
@@ -38,9 +38,8 @@ class State:
     def __init__(self, problem: Problem) -> None:
         nodes = problem.nodes
         self.problem = problem
-        self.free = nodes.gpus.copy()
-        width = int(nodes.gpus.max(initial=0))
-        self.room: FloatArray = (np.arange(width) < nodes.gpus[:, None]).astype(np.float64)
+        self.free = nodes.free.copy()
+        self.room: FloatArray = nodes.room.copy()
         self.own = nodes.own.copy()
         self.group = nodes.group_capacity.copy()
         self.pieces: dict[int, Pieces] = {}
@@ -61,19 +60,21 @@ class State:
                 gpus = np.where(problem.nodes.member[group, here], np.minimum(gpus, each), gpus)
         for number in R.apart[request]:
             gpus = np.where(self._sets[number][here] > 0, 0, gpus)
-        return np.zeros_like(gpus) if R.torn[request] else gpus
+        return np.zeros_like(gpus) if R.torn[request] else problem.shut(request, gpus)
 
-    def available(self, request: int) -> IntArray:
-        """Whole GPUs that each node of its pool can give a request."""
-        return self.usable(request, self.free[self.problem.of_pool(request)])
-
-    def available_shared(self, request: int) -> IntArray:
-        """GPUs of each node of its pool with room for a request that shares."""
-        here = self.problem.of_pool(request)
-        enough = self.room[here] >= self.problem.requests.share[request] - ROUNDING
+    def roomy(self, request: int) -> IntArray:
+        """GPUs of each node of its pool with room for a request, whatever else it needs of the node."""
+        here, share = self.problem.of_pool(request), self.problem.requests.share[request]
+        if share == 1.0:
+            return self.free[here]
+        enough = self.room[here] >= share - ROUNDING
         untouched = self.room[here] >= 1.0
         taken = untouched.sum(axis=1) - self.free[here]  # by whole requests, which are only counted
-        return self.usable(request, enough.sum(axis=1) - taken)
+        return np.asarray(enough.sum(axis=1) - taken)
+
+    def available(self, request: int) -> IntArray:
+        """GPUs that each node of its pool can give a request: whole ones, or those with room for its share."""
+        return self.usable(request, self.roomy(request))
 
     def take(self, request: int, pieces: Pieces) -> None:
         """Place a request of whole GPUs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,8 +83,14 @@ def bottleneck(graph: Any, gpus: list[str], cap: float) -> float:
     return best
 
 
-def brute_force(classes: Classes, rows: JobRows, apart: list[list[str]]) -> Best:
-    """Try every set of GPUs for every row."""
+def brute_force(
+    classes: Classes,
+    rows: JobRows,
+    apart: list[list[str]],
+    fixed: Mapping[int, tuple[str, ...]] | None = None,
+    barred: Mapping[int, Collection[str]] | None = None,
+) -> Best:
+    """Try every set of GPUs for every row; fixed rows have theirs, and count for nothing in what is best."""
     instance = classes.instance
     cluster, table, names = instance.cluster, instance.jobs_table, instance.jobs_table.names
     graph = topology_graph(cluster)
@@ -122,13 +128,18 @@ def brute_force(classes: Classes, rows: JobRows, apart: list[list[str]]) -> Best
                         need[name] = need.get(name, 0.0) + amount
         needs.append(need)
         running = [table.running[j] for j in (int(rows.job[row]), int(rows.partner[row])) if j in table.running]
-        options = []
+        options: list[tuple[tuple[str, ...], int, float, int]] = []
+        choices.append(options)
+        if fixed and row in fixed:
+            options.append((fixed[row], 0, 0.0, 0))
+            continue
+        off = (barred or {}).get(row, ())
+        free = [gpu for gpu in free if gpu.split("/")[0] not in off]
         for chosen in itertools.combinations(free, gpus):
             nodes = frozenset(gpu.split("/")[0] for gpu in chosen)
             if len(nodes) <= span:
                 moved = sum(sum(gpu not in held for gpu in chosen) for _, held, _ in running)
                 options.append((chosen, len(nodes), width(pool, nodes) if gpus > 1 else 0.0, moved))
-        choices.append(options)
 
     cpus = {pool.node_name(n): float(pool.node_cpus[n]) for pool in cluster.pools for n in range(len(pool.node_gpus))}
     members = [{names[int(j)] for j in (rows.job[row], rows.partner[row]) if j >= 0} for row in range(len(rows))]
@@ -164,15 +175,17 @@ def brute_force(classes: Classes, rows: JobRows, apart: list[list[str]]) -> Best
     def search(row: int, taken: list[tuple[int, tuple[str, ...]]], worth: tuple[float, ...]) -> None:
         nonlocal best
         if row == len(rows):
+            worth = (worth[0] + len(fixed or ()), *worth[1:])
             best = min(best, (worth[0], worth[1], round(worth[2], 9), worth[3]))
             return
-        if -worth[0] + len(rows) - row < -best[0]:
+        if -worth[0] - len(fixed or ()) + len(rows) - row < -best[0]:
             return
         for gpus, nodes, wide, moved in choices[row]:
             more = [*taken, (row, gpus)]
             if fits(more):
                 search(row + 1, more, (worth[0] - 1, worth[1] + nodes, worth[2] - wide, worth[3] + moved))
-        search(row + 1, taken, worth)
+        if not fixed or row not in fixed:
+            search(row + 1, taken, worth)
 
     search(0, [], (0, 0, 0.0, 0))
     return Best(int(-best[0]), int(best[1]), -best[2], int(best[3]))

@@ -1,0 +1,106 @@
+"""Random rows that stand and rows that start, who sits where as `check_seats` sees it, and a search for room."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from placement_cases import apart_documents, random_case
+
+from optsched.candidates import Classes, JobRows
+from optsched.placement import Seat, SeatFlaw, Standing, check_seats
+
+Held = dict[int, tuple[str, ...]]
+"""GPUs by row of the allocation."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Some rows stand, the others are wanted."""
+
+    classes: Classes
+    rows: JobRows
+    apart: list[list[str]]
+    stands: Held
+    wanted: list[int]
+    barred: dict[int, tuple[str, ...]]
+
+    @property
+    def constraints(self) -> list[dict[str, Any]]:
+        return apart_documents(self.apart)
+
+    @property
+    def standing(self) -> Standing:
+        chosen = np.array(list(self.stands), np.int64)
+        return Standing.of_rows(self.classes, self.rows, chosen, list(self.stands.values()))
+
+    @property
+    def barred_of_wanted(self) -> list[tuple[str, ...]]:
+        return [self.barred.get(row, ()) for row in self.wanted]
+
+    def flaws(self, placed: Mapping[int, Collection[str]]) -> list[SeatFlaw]:
+        return flaws_of(self.classes, self.rows, {**self.stands, **placed}, self.constraints, placed, self.barred)
+
+    def has_room(self, row: int, placed: Held) -> bool:
+        """Try every set of GPUs for one row beside all others."""
+        configuration = self.classes.configuration[self.rows.column[row]]
+        gpus, span = (int(getattr(self.classes.configurations, key)[configuration]) for key in ("gpus", "nodes"))
+        return any(
+            len({gpu.split("/")[0] for gpu in chosen}) <= span and not self.flaws({**placed, row: chosen})
+            for chosen in itertools.combinations(every_gpu(self.classes), gpus)
+        )
+
+
+def every_gpu(classes: Classes) -> list[str]:
+    sizes = classes.instance.cluster.node_sizes.values()
+    return [f"{node}/{i}" for nodes in sizes for node, gpus in nodes.items() for i in range(gpus)]
+
+
+def seats_of(classes: Classes, rows: JobRows, held: Mapping[int, Collection[str]]) -> dict[str, Seat]:
+    """Who sits where, by the documents of the jobs alone."""
+    instance, seats = classes.instance, {}
+    for row, gpus in held.items():
+        column = rows.column[row]
+        pool = instance.cluster.pools[int(classes.pool[column])].name
+        share = float(classes.configurations.share[classes.configuration[column]])
+        jobs = [instance.jobs_table.names[int(job)] for job in (rows.job[row], rows.partner[row]) if job >= 0]
+        for name in jobs:
+            partner = "".join(other for other in jobs if other != name)
+            seats[name] = Seat(pool, tuple(gpus), share, partner, int(classes.gpus[column]) if partner else None)
+    return seats
+
+
+def flaws_of(
+    classes: Classes,
+    rows: JobRows,
+    held: Mapping[int, Collection[str]],
+    constraints: Any = (),
+    starting: Collection[int] = (),
+    barred: Mapping[int, Collection[str]] | None = None,
+) -> list[SeatFlaw]:
+    names = classes.instance.jobs_table.names
+    start = [names[int(job)] for row in starting for job in (rows.job[row], rows.partner[row]) if job >= 0]
+    off = {names[int(rows.job[row])]: nodes for row, nodes in (barred or {}).items() if row in starting}
+    return check_seats(classes.instance, seats_of(classes, rows, held), constraints, starting=start, barred=off)
+
+
+def random_standing(seed: int) -> Case:
+    """A random problem (`random_case`) in which about half of the rows stand somewhere, on nodes of any state."""
+    classes, rows, apart = random_case(seed)
+    random = np.random.default_rng([seed, 1])
+    stands: Held = {}
+    spots = every_gpu(classes)
+    for row in range(len(rows)):
+        gpus = int(classes.gpus[rows.column[row]])
+        for _ in range(3 if random.random() < 0.55 else 0):
+            chosen = tuple(sorted(str(spot) for spot in random.choice(spots, min(gpus, len(spots)), replace=False)))
+            if not flaws_of(classes, rows, {**stands, row: chosen}, apart_documents(apart)):
+                stands[row] = chosen
+                break
+    wanted = [int(row) for row in random.permutation(len(rows)) if row not in stands]
+    nodes = sorted({spot.split("/")[0] for spot in spots})
+    barred = {row: (str(random.choice(nodes)),) for row in wanted if random.random() < 0.2}
+    return Case(classes, rows, apart, stands, wanted, barred)

@@ -1,0 +1,270 @@
+"""Rows that start beside rows that stand: nothing overlaps, nothing moves, and what is refused has no room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from beside_cases import Case, flaws_of, random_standing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from placement_cases import Document, brute_force, engine, instance_of, job, pool_of, rows_of
+
+from optsched import Instance
+from optsched.errors import UsageError
+from optsched.placement import Seated, Standing, place_beside, place_rows
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def seated(case: Case) -> Seated:
+    wanted = np.array(case.wanted, np.int64)
+    return place_beside(case.classes, case.rows, wanted, case.standing, case.constraints, barred=case.barred_of_wanted)
+
+
+# --- properties ------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=150, deadline=None)
+@given(seeds)
+def test_nothing_overlaps_and_what_is_refused_has_no_room(seed: int) -> None:
+    case = random_standing(seed)
+    found = seated(case)
+    placed = dict(zip(found.row.tolist(), found.gpus, strict=True))
+    assert case.flaws(placed) == []
+    assert [row for row in case.wanted if row in placed] == found.row.tolist()
+    assert sorted([*placed, *(told.row for told in found.refused)]) == sorted(case.wanted)
+    for told in found.refused:
+        assert not case.has_room(told.row, placed), told
+    again = seated(case)
+    assert (again.gpus, again.refused) == (found.gpus, found.refused)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds)
+def test_exact_beside_what_stands_is_brute_force(seed: int) -> None:
+    """`place_rows` with standing: the integer program, and the best fit with its bounds."""
+    case = random_standing(seed)
+    wanted = np.array(case.wanted, np.int64)
+    best = brute_force(case.classes, case.rows, case.apart, case.stands, case.barred)
+    for columns in (10**6, 0):
+        placement = place_rows(
+            case.classes, case.rows, wanted, engine(), case.constraints,
+            columns=columns, standing=case.standing, barred=case.barred_of_wanted,
+        )  # fmt: skip
+        assert case.flaws(dict(zip(placement.row.tolist(), placement.gpus, strict=True))) == []
+        found = placement.figures
+        assert found["rows_placed"] <= best.rows <= found["rows_bound"]
+        if found["rows_placed"] == best.rows:
+            assert found["nodes_bound"] <= best.nodes <= found["nodes_spanned"]
+        if columns or found["exact"]:
+            got = (found["rows_placed"], found["nodes_spanned"], round(found["bandwidth"], 6), found["gpus_moved"])
+            assert got == (best.rows, best.nodes, round(best.bandwidth, 6), best.moved)
+    assert len(seated(case)) <= best.rows
+
+
+def test_the_random_cases_are_of_every_sort() -> None:
+    seen: dict[str, int] = {}
+    for seed in range(300):
+        case = random_standing(seed)
+        instance, table = case.classes.instance, case.classes.configurations
+        usable = {
+            pool.node_name(n) for pool in instance.cluster.pools for n in np.flatnonzero(pool.usable(0.0)).tolist()
+        }
+        share = {row: table.share[case.classes.configuration[case.rows.column[row]]] for row in range(len(case.rows))}
+        names = instance.jobs_table.names
+        found = seated(case)
+        sorts = {
+            "stands on a node that takes no work": any(
+                gpu.split("/")[0] not in usable for gpus in case.stands.values() for gpu in gpus
+            ),
+            "a share stands": any(share[row] < 1 for row in case.stands),
+            "a share starts": any(share[row] < 1 for row in case.wanted),
+            "a pair stands": any(case.rows.partner[row] >= 0 for row in case.stands),
+            "a pair starts": any(case.rows.partner[row] >= 0 for row in case.wanted),
+            "apart across": any(
+                {names[int(case.rows.job[row])] for row in part} & set(one)
+                for one in case.apart for part in (case.stands,)
+            ),
+            "group": bool(instance.cluster.resources) and bool(case.stands),
+            "topology": instance.cluster.topology is not None,
+            "barred": bool(case.barred),
+            "refused": bool(found.refused),
+            "scattered": any(told.scattered for told in found.refused),
+            "placed": len(found) > 0 and bool(case.stands),
+        }  # fmt: skip
+        for name, holds in sorts.items():
+            seen[name] = seen.get(name, 0) + bool(holds)
+    assert min(seen.values()) >= 10, seen
+
+
+# --- by hand ---------------------------------------------------------------------------------------------------------
+
+
+def beside(
+    jobs: list[Document], stands: dict[str, list[str]], *pools: Document, constraints: Any = (), **more: Any
+) -> dict[str, Any]:
+    """GPUs, or the reason of a refusal, by the job of every row that starts."""
+    barred = more.pop("barred", {})
+    classes, rows = rows_of(instance_of(jobs, list(pools), **more))
+    names = [classes.instance.jobs_table.names[int(j)] for j in rows.job]
+    chosen = np.array([names.index(name) for name in stands], np.int64)
+    standing = Standing.of_rows(classes, rows, chosen, list(stands.values()))
+    wanted = np.array([row for row, name in enumerate(names) if name not in stands], np.int64)
+    off = [barred.get(names[row], ()) for row in wanted]
+    found = place_beside(classes, rows, wanted, standing, constraints, barred=off)
+    held = dict(zip(found.row.tolist(), found.gpus, strict=True))
+    held |= dict(zip(chosen.tolist(), map(tuple, stands.values()), strict=True))
+    assert flaws_of(classes, rows, held, constraints, found.row.tolist()) == []
+    result: dict[str, Any] = {names[row]: gpus for row, gpus in held.items() if names[row] not in stands}
+    return result | {names[told.row]: (told.reason, told.scattered) for told in found.refused}
+
+
+def test_identities_are_consecutive_where_they_can_be() -> None:
+    jobs = [job("a", 2), job("b", 1), job("s", 1), job("t", 1)]
+    found = beside(jobs, {"s": ["pa/1"], "t": ["pa/5"]}, pool_of(8))
+    assert found == {"a": ("pa/6", "pa/7"), "b": ("pa/0",)}
+
+
+def test_of_equal_rows_those_wanted_first_come_first() -> None:
+    classes, rows = rows_of(instance_of([job("a", 1), job("b", 1), job("big", 2)], [pool_of(2, 1)]))
+    none = Standing.none(classes.instance)
+    for order in ([0, 1, 2], [1, 0, 2]):
+        found = place_beside(classes, rows, np.array(order), none)
+        assert dict(zip(found.row.tolist(), found.gpus, strict=True))[2] == ("pa/0", "pa/1")
+        assert [told.row for told in found.refused] == [order[1]]
+    assert len(place_beside(classes, rows, np.zeros(0, np.int64), none)) == 0
+
+
+def test_what_stands_on_a_node_that_takes_no_work_is_in_nobodys_way() -> None:
+    nodes = [{"name": "old", "gpus": 2, "state": "drain"}, {"name": "new", "gpus": 2, "cpus": 4}]
+    jobs = [job("s", 1, uses={"cpu": 3}), job("a", 2, uses={"cpu": 4})]
+    found = beside(jobs, {"s": ["old/0"]}, {"name": "p", "nodes": nodes})
+    assert found == {"a": ("new/0", "new/1")}
+
+
+def test_a_resource_of_some_nodes_is_used_by_what_stands_on_any_of_them() -> None:
+    nodes = [{"name": "old", "gpus": 2, "state": "drain"}, {"name": "new", "gpus": 2}, {"name": "far", "gpus": 1}]
+    rack = [{"name": "rack", "capacity": 2, "nodes": ["old", "new"]}]
+    jobs = [job("s", 1, uses={"rack": 1}), job("a", 2, nodes=2, uses={"rack": 2})]
+    found = beside(jobs, {"s": ["old/0"]}, {"name": "p", "nodes": nodes}, resources=rack)
+    assert found == {"a": ("new/0", "far/0")}
+
+
+def test_a_gang_finds_the_nodes_that_a_resource_of_others_leaves() -> None:
+    """The two largest nodes share a rack with room for 3; the third must make up for it."""
+    rack = [{"name": "rack", "capacity": 3, "nodes": ["pa", "pb"]}]
+    found = beside([job("a", 4, nodes=2, uses={"rack": 4})], {}, pool_of(3, 3, 1), resources=rack)
+    assert found == {"a": ("pa/0", "pa/1", "pa/2", "pc/0")}
+    shared = beside([job("a", 4, nodes=2, share=0.5, uses={"rack": 4})], {}, pool_of(3, 3, 1), resources=rack)
+    assert shared == {"a": ("pa/0", "pa/1", "pa/2", "pc/0")}
+
+
+def test_slices_of_a_gpu_fill_up_what_stands() -> None:
+    jobs = [job("s", 1, share=3 / 7), job("a", 1, share=4 / 7), job("b", 1, share=1 / 7), job("whole", 1)]
+    found = beside(jobs, {"s": ["pa/1"]}, pool_of(2))
+    assert found["a"] == ("pa/1",) and found["whole"] == ("pa/0",)
+    assert found["b"] == ("job b: needs 0.142857 of 1 GPU of p; no GPU is free for it", False)
+
+
+def test_pairs_stand_and_start() -> None:
+    jobs = [{"id": name, "gpus": 2, "throughput": {"p": 1.0}} for name in "abcd"]
+    document = instance_of(jobs, [pool_of(4)]).to_document()
+    document["colocation"] = [
+        {"jobs": list(pair), "pool": "p", "gpus": 2, "throughput": [0.6, 0.7]} for pair in ("ab", "cd")
+    ]
+    classes, rows = rows_of(Instance.from_document(document))
+    standing = Standing.of_rows(classes, rows, np.array([0]), [["pa/1", "pa/2"]])
+    found = place_beside(classes, rows, np.array([1]), standing)
+    assert found.gpus == (("pa/0", "pa/3"),)
+    with pytest.raises(ValueError, match="2 of pa/1 is held"):
+        standing.and_also(Standing.of_rows(classes, rows, np.array([1]), [["pa/1", "pa/3"]]))
+
+
+def test_jobs_apart_stay_apart_from_what_stands() -> None:
+    jobs = [job("s", 1), job("a", 1), job("b", 1)]
+    constraints = [{"kind": "anti-affinity", "jobs": ["s", "a"]}]
+    found = beside(jobs, {"s": ["pa/0"]}, pool_of(2, 1), constraints=constraints)
+    assert found == {"a": ("pb/0",), "b": ("pa/1",)}
+
+
+def test_a_barred_node_is_none_for_the_row() -> None:
+    jobs = [job("a", 1), job("b", 2)]
+    assert beside(jobs, {}, pool_of(1, 3), barred={"b": ["pb"]}) == {
+        "a": ("pa/0",),
+        "b": ("job b: needs 2 GPUs of p on at most 1 node, not on pb; no GPU is free for it", True),
+    }
+
+
+def test_a_row_that_finds_no_place_tells_whether_gpus_lie_scattered() -> None:
+    jobs = [job("s", 1), job("t", 1), job("a", 2), job("b", 4)]
+    found = beside(jobs, {"s": ["pa/0"], "t": ["pb/0"]}, pool_of(2, 2))
+    words = "2 GPUs are free for it: 1 on pa, 1 on pb"
+    assert found["a"] == (f"job a: needs 2 GPUs of p on at most 1 node; {words}", True)
+    assert found["b"] == (f"job b: needs 4 GPUs of p on at most 2 nodes; {words}", False)
+
+
+def test_moving_what_may_move_makes_room() -> None:
+    """The job that can't be preempted stays; the other gives way."""
+    jobs = [job("fixed", 1, running=["pa/0"]), job("movable", 1, running=["pb/0"]), job("a", 2)]
+    classes, rows = rows_of(instance_of(jobs, [pool_of(2, 2)]))
+    fixed = Standing.of_rows(classes, rows, np.array([0]), [["pa/0"]])
+    both = fixed.and_also(Standing.of_rows(classes, rows, np.array([1]), [["pb/0"]]))
+    assert place_beside(classes, rows, np.array([2]), both).refused[0].scattered
+    for columns in (0, 10**6):
+        placement = place_rows(classes, rows, np.array([1, 2]), engine(), columns=columns, standing=fixed)
+        assert placement.gpus == (("pa/1",), ("pb/0", "pb/1")) and placement.figures["gpus_moved"] == 1
+
+
+def test_jobs_of_no_allocation_stand_with_needs_of_their_own() -> None:
+    nodes = {"name": "p", "nodes": [{"name": "x", "gpus": 2, "cpus": 8}, {"name": "y", "gpus": 1, "cpus": 8}]}
+    classes, rows = rows_of(instance_of([job("a", 1, uses={"cpu": 4}), job("b", 1)], [nodes]))
+    standing = Standing.of_jobs(classes.instance, np.array([-1]), [["x/0"]], share=0.5, needs={"cpu": 5})
+    assert place_beside(classes, rows, np.array([0, 1]), standing).gpus == (("y/0",), ("x/1",))
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stands", "message"),
+    [
+        ({"a": ["pa/9"]}, 'job a stands on "pa/9", expected a GPU of the cluster, written node/index'),
+        ({"a": ["pa/01"]}, 'job a stands on "pa/01", expected a GPU of the cluster, written node/index'),
+        ({"a": ["pa"]}, 'job a stands on "pa", expected a GPU of the cluster, written node/index'),
+        ({"a": ["qa/0"]}, 'job a stands on "qa/0", expected GPUs of pool "p"'),
+        ({"a": []}, "job a stands on 0 GPUs, expected the 1 of its row"),
+        ({"a": ["pa/0"], "b": ["pa/0", "pa/1"]}, "2 of pa/0 is held (by job a, job b), expected at most 1"),
+        ({"a": ["pa/0"], "s": ["pa/0"]}, "1.5 of pa/0 is held (by job a, job s), expected at most 1"),
+        ({"t": ["pa/0", "pa/0"]}, "job t stands twice on pa/0"),
+    ],
+)
+def test_what_cannot_stand_is_refused(stands: dict[str, list[str]], message: str) -> None:
+    jobs = [job("a", 1), job("b", 2), job("s", 1, share=0.5), job("t", 2, share=0.5)]
+    with pytest.raises(ValueError) as told:
+        beside(jobs, stands, pool_of(2), pool_of(2, name="q"))
+    assert str(told.value) == message
+
+
+def test_other_errors_in_words() -> None:
+    classes, rows = rows_of(instance_of([job("a"), job("b")], [pool_of(4)]))
+    instance, first = classes.instance, np.array([0])
+    standing = Standing.of_rows(classes, rows, first, [["pa/0"]])
+    for call, message in (
+        (lambda: standing.and_also(Standing.of_jobs(instance, first, [["pa/1"]])), "job a stands twice"),
+        (lambda: place_beside(classes, rows, first, standing), "job a stands and is to be placed as well"),
+        (lambda: place_rows(classes, rows, first, engine(), standing=standing), "job a stands and is to be placed"),
+        (lambda: place_beside(classes, rows, np.array([1, 1]), standing), "job b is to be placed twice"),
+        (lambda: Standing.of_jobs(instance, first, []), "gpus: found 0 entries, expected 1"),
+        (lambda: Standing.of_jobs(instance, np.array([-1]), [["x/0"]]), "job 0 of those that stand stands on"),
+        (lambda: Standing.of_jobs(instance, first, [["pa/0"]], share=0.0), r"share\[0\]: found 0, expected a number"),
+        (lambda: Standing.of_jobs(instance, first, [["pa/0"]], needs={"cpu": -1}), "needs: found .* from 0 on"),
+        (lambda: Standing.of_jobs(instance, first, [["pa/0"]], needs={"tape": 1}), 'needs: found "tape", expected one'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    with pytest.raises(UsageError, match="barred: found 0 entries, expected 1"):
+        place_beside(classes, rows, np.array([1]), standing, barred=[])
+    with pytest.raises(UsageError, match=r'barred\[0\]: found "x", expected names of nodes'):
+        place_beside(classes, rows, np.array([1]), standing, barred=[["x"]])
