@@ -73,6 +73,7 @@ class Allox(Formulation):
     aliases = ("sum-completion",)
     reads = frozenset({"steps_left", "arrival"})
     sense = "min"
+    takes_rows = False
     awaits_nodes = True
     objective_words = "sum of times from arrival to end, s"
 

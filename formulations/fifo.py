@@ -56,6 +56,7 @@ class Fifo(Rule):
     """
 
     name = "fifo"
+    leaves_idle = True
     reads = frozenset({"arrival", "gang"})
 
     class Options(Rule.Options):

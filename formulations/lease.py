@@ -69,6 +69,8 @@ class Lease(Formulation):
     name = "lease"
     reads = frozenset({"steps_left", "deadline", "soft_deadline", "weight"})
     sense = "max"
+    takes_rows = False
+    leaves_idle = True
     hard_deadlines = True
     objective_words = "value of the plan"
 

@@ -60,6 +60,8 @@ class MakespanUnrelated(Formulation):
     name = "makespan-unrelated"
     reads = frozenset({"steps_left", "arrival"})
     sense = "min"
+    takes_rows = False
+    leaves_idle = True
     plans_ahead = True
     objective_words = "makespan, seconds from now"
 

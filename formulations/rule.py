@@ -70,6 +70,7 @@ class Rule(Formulation):
     """
 
     sense = "rule"
+    takes_rows = False
     objective_words = "total throughput, steps/s"
 
     class Options(FormulationOptions):

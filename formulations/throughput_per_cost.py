@@ -50,6 +50,7 @@ class ThroughputPerCost(Formulation):
     name = "throughput-per-cost"
     reads = frozenset({"gang"})
     sense = "max"
+    leaves_idle = True
     objective_words = "throughput per cost, steps/s per USD/h"
 
     class Options(FormulationOptions):

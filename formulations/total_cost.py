@@ -29,6 +29,7 @@ class TotalCost(Formulation):
 
     name = "cost"
     sense = "min"
+    leaves_idle = True
     objective_words = "cost, USD/h"
 
     def build(self, C: Classes) -> AllocationProgram:

@@ -111,6 +111,10 @@ class Formulation(ABC):
     """Whether nodes that are not available yet are planned with; the program keeps their times itself."""
     hard_deadlines: ClassVar[bool] = False
     """Whether the formulation itself holds jobs to deadlines."""
+    takes_rows: ClassVar[bool] = True
+    """Whether it has a program over fractions of time, to which side constraints can add rows."""
+    leaves_idle: ClassVar[bool] = False
+    """Whether GPUs that its allocation leaves over are meant to stay idle: they cost money, or the order says so."""
     objective_words: ClassVar[str] = "objective"
     """What the objective is, with its unit."""
 

@@ -16,6 +16,7 @@ from typing import Any
 from optsched.errors import OptschedError, SolverUnavailable, UsageError
 from optsched.formulation import Formulation, SideConstraint
 from optsched.performance import ModelFactory
+from optsched.ranking import Ranking
 from optsched.solvers import FAMILIES, Solver
 
 GROUPS = {
@@ -23,6 +24,7 @@ GROUPS = {
     "constraint": "optsched.constraints",
     "performance model": "optsched.models",
     "solver": "optsched.solvers",
+    "ranking": "optsched.rankings",
 }
 
 
@@ -71,6 +73,11 @@ def objective_words(formulation: str) -> tuple[str, str]:
 def load_constraint(kind: str) -> type[SideConstraint]:
     """A side constraint's class by kind."""
     return _load("constraint", kind)  # type: ignore[no-any-return]
+
+
+def load_ranking(name: str) -> type[Ranking]:
+    """A ranking's class by name or alias."""
+    return _load("ranking", name)  # type: ignore[no-any-return]
 
 
 def load_model(name: str) -> type[ModelFactory]:

@@ -59,7 +59,7 @@ class WarmStart:
         """A basis for another program, and in words how much of it is known.
 
         What existed keeps its status; new columns start at their lower bound and new rows are basic. If there are then
-        fewer basic variables than rows, the first rows that are not become basic; too many are for the solver to repair.
+        fewer basic variables than rows, the first rows that are not become so; too many are for the solver to repair.
         """
         was = self._classes_before(classes)
         label = np.column_stack([_at(was, classes.class_a), _at(was, classes.class_b), configuration_labels(classes)])

@@ -11,5 +11,6 @@ CATALOGUE: dict[str, str] = {
     "pinned": "formulations.constraints.pinned:Pinned",
     "power": "formulations.constraints.power:Power",
     "quota": "formulations.constraints.quota:Quota",
+    "uninterrupted": "formulations.constraints.uninterrupted:Uninterrupted",
 }
 """Kind -> "module:Class"."""

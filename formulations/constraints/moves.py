@@ -102,11 +102,7 @@ class Moves(SideConstraint):
 
     def _now(self, instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
         """Present pool and number of GPUs of each job, and its label; `NOT_RUNNING` for jobs that wait."""
-        table = instance.jobs_table
-        pool, gpus = np.full((2, len(table)), NOT_RUNNING, np.int64)
-        rows = np.fromiter(table.running, np.int64, len(table.running))
-        pool[rows] = [row for row, _, _ in table.running.values()]
-        gpus[rows] = [len(names) for _, names, _ in table.running.values()]
+        pool, gpus = where_it_runs(instance)
         pools = len(instance.cluster.pools)
         return pool, gpus, np.where(pool >= 0, pool + pools * gpus, NOT_RUNNING) if self.options.gpus else pool
 
@@ -126,3 +122,13 @@ class Moves(SideConstraint):
         pool, gpus, _ = C.instance.jobs_table.running[int(C.first[k])]
         many = f" on {len(gpus)} GPU" + ("s" if len(gpus) > 1 else "") if self.options.gpus else ""
         return f"{C.job_name(k)} is to stay in {C.instance.cluster.pools[pool].name}{many}"
+
+
+def where_it_runs(instance: Instance) -> tuple[IntArray, IntArray]:
+    """Present pool and number of GPUs of each job, shape (jobs,) each; `NOT_RUNNING` for jobs that wait."""
+    table = instance.jobs_table
+    pool, gpus = np.full((2, len(table)), NOT_RUNNING, np.int64)
+    rows = np.fromiter(table.running, np.int64, len(table.running))
+    pool[rows] = [row for row, _, _ in table.running.values()]
+    gpus[rows] = [len(names) for _, names, _ in table.running.values()]
+    return pool, gpus

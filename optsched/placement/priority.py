@@ -68,12 +68,26 @@ def next_round(instant: Instant, received: FloatArray, elapsed: float) -> IntArr
     return first_fit(instant, np.lexsort((scrambled, -fraction, -deficit, -priorities(fraction, received, elapsed))))
 
 
-def first_fit(instant: Instant, order: IntArray) -> IntArray:
-    """Rows that run side by side when each is taken, in order, if it fits beside those taken before; ascending."""
-    free, busy = (
-        np.full(instant.usage.shape[0], FULL),
-        np.zeros(instant.jobs + 1, bool),
-    )  # the last one stands for no partner
+def first_fit(
+    instant: Instant, order: IntArray, free: FloatArray | None = None, busy: BoolArray | None = None
+) -> IntArray:
+    """Rows that run side by side when each is taken, in order, if it fits beside those taken before; ascending.
+
+    Parameters
+    ----------
+    instant : Instant
+        A rows of R resources.
+    order : IntArray
+        Rows, the first first.
+    free : FloatArray, shape (R,), optional
+        What is free of each resource, as a share of its capacity; by default all of it.
+    busy : BoolArray, shape (jobs,), optional
+        Jobs that run already.
+    """
+    free = np.full(instant.usage.shape[0], FULL) if free is None else free.copy()
+    running, busy = busy, np.zeros(instant.jobs + 1, bool)  # the last one stands for no partner
+    if running is not None:
+        busy[:-1] = running[: instant.jobs]
     left, uses = order, sp.csc_matrix(instant.by_row[:, order])
     taken: list[IntArray] = []
     while len(left):

@@ -1,0 +1,33 @@
+"""First in, first out."""
+
+from __future__ import annotations
+
+from optsched.arrays import FloatArray
+from optsched.formulation_options import ConstraintOptions
+from optsched.ranking import RankedJobs, Ranking
+
+
+class Fifo(Ranking):
+    """Jobs in the order in which they arrived.
+
+    Options
+        strict  a job that has no room keeps all jobs behind it waiting; otherwise smaller ones fill what is left.
+    """
+
+    name = "fifo"
+
+    class Options(ConstraintOptions):
+        """Options of first in, first out."""
+
+        strict: bool = False
+
+    options: Options
+
+    @property
+    def strict(self) -> bool:
+        """Whether the head of the queue blocks it."""
+        return self.options.strict
+
+    def keys(self, jobs: RankedJobs) -> tuple[FloatArray, ...]:
+        """See the class."""
+        return (jobs.arrival,)

@@ -1,0 +1,1 @@
+"""Rounds: plans for a batch scheduler that asks again and again."""

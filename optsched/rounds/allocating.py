@@ -1,0 +1,189 @@
+"""The allocation that a round follows: that of the formulation, of a ranking, or the last one where there is none."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from optsched.arrays import BoolArray, IntArray
+from optsched.assembly import compile_for, constraints_in_force, make_formulation, model_of
+from optsched.candidates import Candidates, Classes, JobRows
+from optsched.engine import Engine
+from optsched.errors import Interrupted, OptschedError
+from optsched.formulation import Formulation, SideConstraint
+from optsched.instance import Instance
+from optsched.performance import PerformanceModel
+from optsched.rounds.ledger import Ledger
+from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.state import RoundState
+from optsched.solution import Solution
+from optsched.solvers import Limits, Solver
+from optsched.warm_start import WarmStart, configuration_labels, matched
+
+log = logging.getLogger("optsched")
+
+UNINTERRUPTED = "uninterrupted"
+"""Kind of the side constraint that keeps jobs running that cannot be preempted."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a round follows.
+
+    Attributes
+    ----------
+    classes : Classes
+    rows : JobRows
+        The allocation, row by row.
+    constraints : tuple of SideConstraint
+    leaves_idle : bool
+        Whether GPUs that are left over are meant to stay idle, or nobody is left to have them.
+    solution : Solution, optional
+        Where the formulation gave one.
+    fallback : str, optional
+        Why it did not.
+    warm : WarmStart, optional
+    started_from : str
+    timings : mapping
+    place : IntArray, shape (rows,), optional
+        Place of each row in the order of a ranking.
+    strict : bool
+        Whether a job that has no room keeps all jobs behind it waiting.
+    """
+
+    classes: Classes
+    rows: JobRows
+    constraints: tuple[SideConstraint, ...]
+    leaves_idle: bool
+    solution: Solution | None = None
+    fallback: str | None = None
+    warm: WarmStart | None = None
+    started_from: str = ""
+    timings: Mapping[str, float] = field(default_factory=dict)
+    place: IntArray | None = None
+    strict: bool = False
+
+
+def formulation_of(policy: RoundPolicy, instance: Instance, held: bool = False) -> Formulation:
+    """The formulation of a policy with the side constraints in force.
+
+    Parameters
+    ----------
+    policy : RoundPolicy
+    instance : Instance
+    held : bool
+        Whether jobs run that cannot be preempted.
+
+    Raises
+    ------
+    UsageError, InvalidInput
+    """
+    constraints: list[SideConstraint | Mapping[str, str]] = [*constraints_in_force(instance, policy.constraints)]
+    chosen = make_formulation(policy.formulation, policy.options, constraints)
+    if held and chosen.takes_rows and not any(own.kind == UNINTERRUPTED for own in chosen.constraints):
+        return make_formulation(policy.formulation, policy.options, [*constraints, {"kind": UNINTERRUPTED}])
+    return chosen
+
+
+def allocate(
+    state: RoundState,
+    instance: Instance,
+    apart: BoolArray,
+    held: bool,
+    load: Callable[[str], type[Solver]],
+    model: PerformanceModel | None,
+) -> Answer:
+    """The allocation of the formulation; where there is none, the last one as far as it is still possible.
+
+    Parameters
+    ----------
+    state : RoundState
+    instance : Instance
+        That of the state, as it is in this round.
+    apart : BoolArray, shape (jobs,)
+        Jobs that are not in the program.
+    held : bool
+        Whether jobs run that cannot be preempted.
+    load : callable
+        Solver class by name.
+    model : PerformanceModel, optional
+
+    Raises
+    ------
+    UsageError, InvalidInput
+        The formulation cannot be made, or the instance not be compiled.
+    """
+    policy, started = state.policy, time.perf_counter()
+    formulation = formulation_of(policy, instance, held)
+    candidates = compile_for(formulation, instance, model_of(instance) if model is None else model)
+    candidates = candidates.without_jobs(apart, "it is not in the program of this round")
+    compiled = time.perf_counter() - started
+    limits = Limits(policy.time_limit, policy.work_limit, policy.gap, threads=policy.threads, seed=policy.seed)
+    engine = Engine(load, policy.solver, limits)
+    engine.warm, engine.keep_basis = state.warm, True
+    solution, why = _solved(formulation, candidates, engine)
+    timings = {"compile": compiled, **engine.timings, "allocate": time.perf_counter() - started}
+    if solution is not None and solution.allocation is not None:
+        allocation = solution.allocation
+        return Answer(
+            allocation.classes, allocation.rows, formulation.constraints, formulation.leaves_idle, solution, None,
+            engine.ended, engine.warm_words, timings,
+        )  # fmt: skip
+    classes = candidates.classes(frozenset())
+    return Answer(
+        classes, repaired(state.ledger, classes), formulation.constraints, formulation.leaves_idle, None, why,
+        state.warm, engine.warm_words, timings,
+    )  # fmt: skip
+
+
+def _solved(formulation: Formulation, candidates: Candidates, engine: Engine) -> tuple[Solution | None, str | None]:
+    """A certified solution with an allocation, or why there is none."""
+    try:
+        solution = formulation.solve(candidates, engine)
+    except Interrupted:
+        raise
+    except OptschedError as error:
+        log.warning("the round falls back: %s", error)
+        return None, str(error)
+    except Exception as error:  # a plan is owed even where the program or a solver's binding fails in a new way
+        log.exception("the round falls back")
+        return None, f"{formulation.name} failed with {type(error).__name__}: {error}"
+    if solution.conflicts or solution.allocation is None:
+        told = "; ".join(conflict.words for conflict in solution.conflicts)
+        return None, f"{formulation.name} is {solution.status}" + (f": {told}" if told else "")
+    if not solution.certificate.ok:
+        return None, f"the certificate does not hold: {'; '.join(solution.certificate.problems)}"
+    return solution, None
+
+
+def repaired(ledger: Ledger, classes: Classes) -> JobRows:
+    """The allocation in force as far as its jobs and configurations still exist."""
+    claimed = np.flatnonzero(ledger.fraction > 0)
+    key = ledger.key[claimed]
+    mine, other = classes.of_job[key[:, 0]], _at(classes.of_job, key[:, 1])
+    known = np.column_stack([classes.class_a, classes.class_b, configuration_labels(classes)])
+    column = matched(known.T, np.column_stack([mine, other, key[:, 2:]]).T)
+    swapped = matched(known.T, np.column_stack([other, mine, key[:, 2:]]).T)
+    turned = (column < 0) & (key[:, 1] >= 0)
+    column = np.where(turned, swapped, column)
+    possible = (mine >= 0) & ((key[:, 1] < 0) | (other >= 0)) & (column >= 0)
+    column, key, turned = column[possible], key[possible], turned[possible]
+    rate, beside = classes.rate_a[column], classes.rate_b[column]
+    return JobRows(
+        key[:, 0], key[:, 1], column, ledger.fraction[claimed][possible],
+        np.where(turned, beside, rate), np.where(turned, rate, beside),
+    )  # fmt: skip
+
+
+def keys_of(classes: Classes, rows: JobRows) -> IntArray:
+    """Rows of an allocation as a `Ledger` knows them."""
+    labels = configuration_labels(classes)[rows.column]
+    return np.column_stack([rows.job, rows.partner, labels]).astype(np.int64)
+
+
+def _at(values: IntArray, index: IntArray) -> IntArray:
+    return np.where(index >= 0, values[index], -1)

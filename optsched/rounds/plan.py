@@ -1,0 +1,202 @@
+"""The plan of a round: what starts, goes on, moves, stops and waits in it, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.instance import Instance
+from optsched.rounds.ledger import Ledger
+from optsched.solution import Certificate, Solution
+from optsched.warm_start import WarmStart
+
+Held = tuple[int, tuple[str, ...], float | None]
+"""Pool, GPUs (``node/index``) and since when (seconds, if known) a job holds them."""
+
+
+class Verdict(IntEnum):
+    """What a plan does with a job."""
+
+    HOLD = 0
+    START = 1
+    KEEP = 2
+    MOVE = 3
+    PREEMPT = 4
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a plan does with one job: the GPUs that it gets (of nodes of a pool), or why it gets none."""
+
+    job: str
+    verdict: Verdict
+    pool: str | None
+    gpus: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Action:
+    """One step on the way from one plan to the next: ``stop`` or ``start`` a job on these GPUs."""
+
+    kind: str
+    job: str
+    pool: str
+    gpus: tuple[str, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What happens in a round.
+
+    Attributes
+    ----------
+    number : int
+        Of the round.
+    instance : Instance
+        What was planned for, with what ran before (``running``).
+    verdict : IntArray, shape (jobs,)
+        `Verdict` of each job.
+    running : mapping of the row of a job to (pool, GPUs, since)
+        What runs in the round.
+    reasons : mapping of the row of a job to words
+        Why jobs are stopped, moved, or do not run.
+    ledger : Ledger
+        The allocation in force from now on, with what it owes.
+    warm : WarmStart, optional
+        The basis in which the program ended.
+    solution : Solution, optional
+        The allocation with its certificate; none where the rounds follow a ranking, or the fallback.
+    fallback : str, optional
+        Why the plan does not follow a new allocation: then it follows the last one, as far as that is still possible.
+    notices : tuple of str
+        What the user should know of.
+    started_from : str
+        How the solver started.
+    timings : mapping
+        Seconds by stage.
+    """
+
+    number: int
+    instance: Instance
+    verdict: IntArray
+    running: Mapping[int, Held]
+    reasons: Mapping[int, str]
+    ledger: Ledger
+    warm: WarmStart | None
+    solution: Solution | None
+    fallback: str | None
+    notices: tuple[str, ...] = ()
+    started_from: str = ""
+    timings: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def now(self) -> float:
+        """When it begins, seconds."""
+        return self.instance.now
+
+    @property
+    def until(self) -> float:
+        """When it ends, seconds."""
+        return self.instance.now + self.instance.round
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """The certificate of the allocation, where there is a new one."""
+        return None if self.solution is None else self.solution.certificate
+
+    def decision(self, job: int) -> Decision:
+        """What happens to a job, by its row."""
+        verdict = Verdict(int(self.verdict[job]))
+        name = self.instance.jobs_table.names[job]
+        reason = self.reasons.get(job, "")
+        if not reason and verdict in (Verdict.HOLD, Verdict.PREEMPT):
+            reason = self._turn(job)
+        if job not in self.running:
+            return Decision(name, verdict, None, (), reason)
+        pool, gpus, _ = self.running[job]
+        return Decision(name, verdict, self.instance.cluster.pools[pool].name, gpus, reason)
+
+    def _turn(self, job: int) -> str:
+        """Why a job that could run does not: its claim, and what it is owed."""
+        share, owed = self._claims[0][job], self._claims[1][job] / self.instance.round
+        if share <= 0:
+            return "the allocation gives it no time, and nothing is left over"
+        return f"its turn comes later: {share:.3g} of the time is its, and it is owed {owed:.2f} rounds"
+
+    @cached_property
+    def _claims(self) -> tuple[FloatArray, FloatArray]:
+        """Fraction of the time of each job, and seconds that it is owed."""
+        ledger, jobs = self.ledger, len(self.verdict)
+        share, owed = np.zeros(jobs), ledger.carried.copy()
+        for end in (ledger.job, ledger.partner):
+            there = end >= 0
+            share += np.bincount(end[there], ledger.fraction[there], minlength=jobs)
+            owed += np.bincount(end[there], ledger.deficit[there], minlength=jobs)
+        return share, owed
+
+    def of(self, *verdicts: Verdict) -> tuple[Decision, ...]:
+        """Decisions of some kinds, in the order of the jobs."""
+        return tuple(self.decision(job) for job in np.flatnonzero(np.isin(self.verdict, verdicts)).tolist())
+
+    @cached_property
+    def start(self) -> tuple[Decision, ...]:
+        """Jobs that are put on GPUs."""
+        return self.of(Verdict.START)
+
+    @cached_property
+    def keep(self) -> tuple[Decision, ...]:
+        """Jobs that run on where they are."""
+        return self.of(Verdict.KEEP)
+
+    @cached_property
+    def move(self) -> tuple[Decision, ...]:
+        """Jobs that are stopped and started elsewhere."""
+        return self.of(Verdict.MOVE)
+
+    @cached_property
+    def preempt(self) -> tuple[Decision, ...]:
+        """Jobs that are stopped and wait."""
+        return self.of(Verdict.PREEMPT)
+
+    @cached_property
+    def hold(self) -> tuple[Decision, ...]:
+        """Jobs that go on waiting."""
+        return self.of(Verdict.HOLD)
+
+    def diff(self, previous: Plan | None = None) -> tuple[Action, ...]:
+        """The steps from what runs now, or from another plan, to this one: all stops, then all starts.
+
+        Done in this order they never give a GPU to two jobs. Jobs that are in the other plan only are stopped.
+        """
+        old = (self.instance, self.instance.jobs_table.running) if previous is None else (
+            previous.instance, previous.running
+        )  # fmt: skip
+        before, after = named(*old), named(self.instance, self.running)
+        names = self.instance.jobs_table.names
+        row = {names[job]: job for job in range(len(names))} if before else {}
+        stops = []
+        for job, (pool, gpus) in before.items():
+            if after.get(job) != (pool, gpus):
+                reason = self.decision(row[job]).reason if job in row else "it is no longer there"
+                stops.append(Action("stop", job, pool, gpus, reason))
+        starts = [Action("start", job, *where) for job, where in after.items() if before.get(job) != where]
+        return (*stops, *starts)
+
+    def to_document(self) -> dict[str, object]:
+        """The plan in the format ``optsched-plan/1``."""
+        from optsched.rounds.plan_document import plan_document
+
+        return plan_document(self)
+
+
+def named(instance: Instance, running: Mapping[int, Held]) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Pool and GPUs of the jobs that run, by name, in the order of the jobs."""
+    names, pools = instance.jobs_table.names, instance.cluster.pools
+    return {names[job]: (pools[running[job][0]].name, running[job][1]) for job in sorted(running)}

@@ -1,0 +1,68 @@
+"""How the rounds of a scheduler are decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from optsched.instance.documents import Count, Document, NonNegative, Positive, PositiveCount, Tuple
+
+
+class RoundPolicy(Document):
+    """How rounds are decided; the object "policy" of a round's state.
+
+    Attributes
+    ----------
+    formulation : str
+        Registry name of the formulation whose allocation the rounds follow.
+    options : mapping
+        Options of the formulation, or of the ranking.
+    ranking : str, optional
+        Registry name of a ranking (FIFO, SRTF, ...): jobs run in its order, and no program is solved.
+    constraints : tuple of mappings
+        Side constraints beside those of the instance (`optsched.assembly.constraints_in_force`).
+    solver : str
+    time_limit : float
+        Seconds that the solver has in a round; what it leaves unanswered is answered by the fallback.
+    work_limit : int, optional
+        Iterations, nodes or conflicts, at which a solver stops reproducibly.
+    gap : float, optional
+        Relative gap at which an integer program may stop.
+    threads, seed : int
+        Of the solver.
+    hysteresis : float
+        Rounds that a waiting job must be owed more than a running one before it takes its GPUs; to this the restart
+        cost of the running job is added. The time that a job has received then differs from what it is owed by at most
+        about one round more than this.
+    max_moves : int, optional
+        Running jobs that a plan stops or moves at most, where nothing but the allocation asks for it.
+    patience : int, optional
+        Rounds after which a waiting job goes before all others that can be stopped, even if the allocation gives it
+        nothing: with k jobs that have waited longer, it runs at the latest k rounds after that.
+    fill : bool, optional
+        Whether jobs without a claim run on GPUs that are left over. By default they do, unless the formulation's
+        objective is money or a schedule.
+    """
+
+    formulation: str = "max-min-fairness"
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    ranking: str | None = None
+    constraints: Tuple[dict[str, Any]] = ()
+    solver: str = "auto"
+    time_limit: Positive = 10.0
+    work_limit: PositiveCount | None = None
+    gap: NonNegative | None = None
+    threads: Count = 1
+    seed: Count = 0
+    hysteresis: NonNegative = 0.5
+    max_moves: Count | None = None
+    patience: PositiveCount | None = None
+    fill: bool | None = None
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> RoundPolicy:
+        if self.ranking is not None and "formulation" in self.model_fields_set:
+            raise ValueError("a formulation or a ranking, not both")
+        return self

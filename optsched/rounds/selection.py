@@ -1,0 +1,228 @@
+"""Which rows of an allocation run in the coming round.
+
+A row r with the fraction x_r of the time and the deficit d_r (rounds that it is owed) is **due** when it will be owed
+half a round more than it has received:
+
+    due_r = (1/2 - d_r - h_r) / x_r      rounds from now,       h_r = hysteresis + restart cost / round  if r runs now
+
+Rows are taken by ascending due time, each if it fits beside those taken before, so smaller ones fill what is left. With
+a fixed allocation d_r = x_r e - k after e rounds, k of them with the row, and the order is that of (k + 1/2) / x_r:
+Webster's method of apportionment, and Gavel's priority x_r / f_r (`optsched.placement.priority`). Unlike these the due
+time stays meaningful when the allocation changes. With h_r > 0 a row that runs goes on until another one is owed h_r
+rounds more.
+
+Before all others go jobs that must not be stopped, then jobs that have waited longer than the policy's patience, the
+longest first. What is left over goes to jobs without a claim: first to those that run, then to the ones that have had
+least time, each in its fastest configuration that fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import BoolArray, FloatArray, IntArray, ranges
+from optsched.candidates import Classes, JobRows
+from optsched.placement.instant import FULL, Instant
+from optsched.placement.priority import SCRAMBLE, first_fit
+from optsched.program import SideRows
+
+HELD, STARVED, DUE = 0, 1, 2
+"""Groups of rows, one after the other."""
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Rows that may run in the coming round.
+
+    Attributes
+    ----------
+    classes : Classes
+    rows : JobRows, A rows
+    order : IntArray, shape (A,)
+        All rows, the first first.
+    continues : BoolArray, shape (A,)
+        Whether the row's jobs hold such GPUs now, so that it can go on as it is.
+    held : BoolArray, shape (A,)
+        Rows that must go on; they come first in the order.
+    busy : BoolArray, shape (jobs,)
+        Jobs that are not to run in any of the rows.
+    free : FloatArray, shape (limits,)
+        Share of each renewable resource that is not occupied, and what is left of further limits.
+    limits : csr_matrix, shape (further limits, A), optional
+        Use of further limits.
+    """
+
+    classes: Classes
+    rows: JobRows
+    order: IntArray
+    continues: BoolArray
+    held: BoolArray
+    busy: BoolArray
+    free: FloatArray
+    limits: sp.csr_matrix | None = None
+
+    @cached_property
+    def instant(self) -> Instant:
+        """The rules of one instant."""
+        instant = instant_of(self.classes, self.rows)
+        if self.limits is None:
+            return instant
+        usage = sp.csr_matrix(sp.vstack([instant.usage, self.limits], format="csr"))
+        usage.eliminate_zeros()
+        return replace(instant, usage=usage)
+
+    def first(self, mask: BoolArray) -> Claims:
+        """The same with the rows of a mask before all others."""
+        ahead = mask[self.order]
+        return replace(self, order=np.concatenate([self.order[ahead], self.order[~ahead]]))
+
+    def beside(self, tried: IntArray, placed: IntArray) -> Claims:
+        """What is left of the claims after some rows were tried and those of them placed that could be."""
+        busy = self.busy.copy()
+        busy[self.rows.job[placed]] = True
+        partner = self.rows.partner[placed]
+        busy[partner[partner >= 0]] = True
+        free = self.free - np.asarray(self.instant.by_row[:, placed].sum(axis=1)).ravel()
+        order = self.order[~np.isin(self.order, tried)]
+        return replace(self, order=order, busy=busy, free=free)
+
+
+def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray) -> IntArray:
+    """Rows in the order of their group, of their rank in it, and of the time when they are due."""
+    scrambled = np.arange(len(rows)) * SCRAMBLE % 1.0
+    return np.lexsort((scrambled, -rows.rate, -rows.fraction, due, rank, group)).astype(np.int64)
+
+
+def instant_of(classes: Classes, rows: JobRows) -> Instant:
+    """Rows with their shares of all renewable resources."""
+    renewable = np.flatnonzero(classes.resources.renewable)
+    usage = sp.csr_matrix(classes.usage[renewable][:, rows.column])
+    usage.eliminate_zeros()
+    capacity = np.repeat(classes.capacity[renewable], np.diff(usage.indptr))
+    with np.errstate(divide="ignore", over="ignore"):
+        usage.data = np.minimum(usage.data / capacity, 2.0)
+    return Instant(rows.job, rows.partner, rows.fraction, usage)
+
+
+def select(claims: Claims, most_displaced: int | None) -> IntArray:
+    """Rows that run, ascending.
+
+    Parameters
+    ----------
+    claims : Claims
+    most_displaced : int, optional
+        Running rows that may have to make way for others, at most: the ones that are due first stay.
+    """
+    chosen = first_fit(claims.instant, claims.order, claims.free, claims.busy)
+    if most_displaced is None:
+        return chosen
+    mine = np.zeros(len(claims.rows), bool)
+    mine[chosen] = True
+    displaced = claims.order[(claims.continues & ~mine)[claims.order]]
+    displaced = displaced[_once_a_job(claims.rows, displaced) & ~_runs_on(claims, mine)[displaced]]
+    if len(displaced) <= most_displaced:
+        return chosen
+    stay = mine & claims.continues
+    stay[displaced[: len(displaced) - most_displaced]] = True
+    front = claims.first(stay).first(claims.held)
+    return first_fit(front.instant, front.order, front.free, front.busy)
+
+
+def before_blocked(claims: Claims, chosen: IntArray) -> IntArray:
+    """The chosen rows that stand, in the order, before every row of the first job that was not chosen."""
+    runs = np.zeros(len(claims.busy), bool)
+    runs[claims.rows.job[chosen]] = True
+    waiting = np.flatnonzero(~(runs | claims.busy)[claims.rows.job[claims.order]])
+    if not len(waiting):
+        return chosen
+    return chosen[np.isin(chosen, claims.order[: waiting[0]])]
+
+
+def _once_a_job(rows: JobRows, some: IntArray) -> BoolArray:
+    """Mask of the first row of each job."""
+    mask = np.zeros(len(some), bool)
+    mask[np.unique(rows.job[some], return_index=True)[1]] = True
+    return mask
+
+
+def _runs_on(claims: Claims, mine: BoolArray) -> BoolArray:
+    """Mask of the rows whose job goes on in a row that was chosen."""
+    jobs = np.zeros(len(claims.classes.of_job) + 1, bool)
+    going = mine & claims.continues
+    jobs[claims.rows.job[going]] = jobs[claims.rows.partner[going]] = True
+    jobs[-1] = False
+    return jobs[claims.rows.job]
+
+
+def rows_alone(classes: Classes, jobs: IntArray) -> JobRows:
+    """Every column without a partner of some jobs, as rows without a claim."""
+    alone = np.flatnonzero(classes.alone)
+    alone = alone[np.argsort(classes.class_a[alone], kind="stable")]
+    count = np.bincount(classes.class_a[alone], minlength=len(classes)).astype(np.int64)
+    first = np.concatenate(([0], np.cumsum(count)))[:-1].astype(np.int64)
+    mine = classes.of_job[jobs]
+    jobs, mine = jobs[mine >= 0], mine[mine >= 0]
+    column = alone[ranges(first[mine], count[mine])]
+    job = np.repeat(jobs, count[mine])
+    nobody, nothing = np.full(len(job), -1, np.int64), np.zeros(len(job))
+    return JobRows(job, nobody, column, nothing, classes.rate_a[column], nothing)
+
+
+def joined(first: JobRows, second: JobRows) -> JobRows:
+    """Rows, one set behind the other."""
+    names = ("job", "partner", "column", "fraction", "rate", "partner_rate")
+    return JobRows(**{name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in names})
+
+
+def taken(rows: JobRows, some: IntArray) -> JobRows:
+    """Some of the rows."""
+    names = ("job", "partner", "column", "fraction", "rate", "partner_rate")
+    return JobRows(**{name: getattr(rows, name)[some] for name in names})
+
+
+def leftovers(
+    claims: Claims, others: JobRows, continues: BoolArray, had: FloatArray, side: Sequence[SideRows]
+) -> Claims:
+    """Rows without a claim that may run on what the rows with a claim leave over.
+
+    Parameters
+    ----------
+    claims : Claims
+        After all that could be placed was (`Claims.beside`).
+    others : JobRows
+        Rows of jobs that do not run yet.
+    continues : BoolArray
+        Which of them can go on as they are.
+    had : FloatArray, shape (jobs,)
+        Seconds that each job has run.
+    side : sequence of SideRows
+        Upper sides are kept by all that runs, where the rows with a claim leave room below them.
+    """
+    C = claims.classes
+    running = np.flatnonzero(claims.busy[claims.rows.job])
+    matrices, free = [], [claims.free]
+    for rows in side:
+        bounded = np.flatnonzero(np.isfinite(rows.upper) & (_least(rows.matrix) >= 0))
+        matrix = sp.csr_matrix(rows.matrix)[bounded]
+        used = np.asarray(matrix[:, claims.rows.column[running]].sum(axis=1)).ravel()
+        matrices.append(sp.csr_matrix(matrix[:, others.column]))
+        free.append(rows.upper[bounded] * FULL - used)
+    consumes = C.usage[np.flatnonzero(~C.resources.renewable)][:, others.column]
+    allowed = np.asarray(consumes.sum(axis=0)).ravel() == 0
+    order = np.lexsort((np.arange(len(others)) * SCRAMBLE % 1.0, -others.rate, had[others.job], ~continues))
+    return Claims(
+        C, others, order[allowed[order]].astype(np.int64), continues, np.zeros(len(others), bool), claims.busy,
+        np.concatenate(free), sp.csr_matrix(sp.vstack(matrices, format="csr")) if matrices else None,
+    )  # fmt: skip
+
+
+def _least(matrix: sp.csr_matrix) -> FloatArray:
+    """Smallest coefficient of each row, 0 where all are positive."""
+    if not matrix.nnz:
+        return np.zeros(matrix.shape[0])
+    return np.asarray(sp.csr_matrix(matrix).min(axis=1).todense()).ravel()

@@ -1,0 +1,295 @@
+"""`solve_round`: the plan of a round from its state; a pure function."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optsched.arrays import BoolArray, IntArray
+from optsched.candidates import Classes, JobRows
+from optsched.performance import PerformanceModel
+from optsched.registry import load_solver
+from optsched.rounds.allocating import Answer, allocate, keys_of
+from optsched.rounds.checking import broken_rules
+from optsched.rounds.ledger import Ledger
+from optsched.rounds.plan import Held, Plan, Verdict
+from optsched.rounds.ranked import rank
+from optsched.rounds.seating import Seating, Seats
+from optsched.rounds.selection import (
+    DUE,
+    HELD,
+    STARVED,
+    Claims,
+    instant_of,
+    joined,
+    leftovers,
+    order_due,
+    rows_alone,
+    taken,
+)
+from optsched.rounds.state import RoundState
+from optsched.rounds.view import View
+from optsched.solvers import Solver
+from optsched.warm_start import matched
+
+log = logging.getLogger("optsched")
+
+
+def solve_round(
+    state: RoundState,
+    *,
+    load: Callable[[str], type[Solver]] = load_solver,
+    model: PerformanceModel | None = None,
+) -> Plan:
+    """Plan the coming round.
+
+    The same state gives the same plan, unless the clock stopped a solver (``solution.reproducible``).
+
+    Parameters
+    ----------
+    state : RoundState
+    load : callable
+        Solver class by name: the registry's, or that of a process which can be killed
+        (`optsched.solvers.isolated.SolverProcess`).
+    model : PerformanceModel, optional
+        What throughputs come from (default: the model that the instance asks for).
+
+    Returns
+    -------
+    Plan
+        Also where no solver answers: ``plan.fallback`` says why, and the plan follows the last allocation.
+
+    Raises
+    ------
+    UsageError, InvalidInput
+        The policy or the instance make no sense: no round can be planned with them.
+    """
+    started = time.perf_counter()
+    view = View.of(state)
+    apart = view.outside | view.awaits
+    if state.policy.ranking is None:
+        answer = allocate(state, view.instance, apart, bool((view.must & ~view.outside).any()), load, model)
+    else:
+        answer = rank(state, view.instance, apart, model)
+    allocated = time.perf_counter()
+    round = _Round(state, view, answer)
+    plan = round.plan(*round.seated())
+    broken = broken_rules(view, plan.running)
+    if broken:
+        log.error("the plan of round %d breaks a rule: %s", state.number, broken[0])
+        plan = replace(round.plan(*round.standing()), fallback=f"the plan broke a rule: {broken[0]}", solution=None)
+    seconds = {"seat": time.perf_counter() - allocated, "total": time.perf_counter() - started}
+    return replace(plan, timings={**answer.timings, **seconds})
+
+
+@dataclass(frozen=True)
+class _Round:
+    """One round on its way from an allocation to a plan."""
+
+    state: RoundState
+    view: View
+    answer: Answer
+
+    def seated(self) -> tuple[Ledger, Seats, dict[int, str]]:
+        """Who runs: rows with a claim in the order in which they are due, then others on what is left over."""
+        state, view, answer = self.state, self.view, self.answer
+        C, policy = answer.classes, state.policy
+        ledger = state.ledger.under(keys_of(C, answer.rows), answer.rows.fraction)
+        claims = self._claims(ledger)
+        alone = np.flatnonzero(claims.busy & ~(view.outside | view.awaits) & view.must)
+        seating = Seating(
+            view.instance, C, [constraint.document() for constraint in answer.constraints],
+            view.standing(np.concatenate([np.flatnonzero(view.outside), alone])), view.must,
+            state.reservations, policy.max_moves,
+        )  # fmt: skip
+        left = seating.run_through(claims, policy.max_moves, answer.strict)
+        if not (answer.leaves_idle if policy.fill is None else not policy.fill):
+            seating.run_through(self._leftovers(left))
+        return ledger, seating.seats, seating.refused
+
+    def standing(self) -> tuple[Ledger, Seats, dict[int, str]]:
+        """Who runs if nothing changes: everybody who may go on where it is."""
+        state, view, C = self.state, self.view, self.answer.classes
+        ledger = state.ledger.under(keys_of(C, self.answer.rows), self.answer.rows.fraction)
+        rows = self._going_on(np.flatnonzero(view.running.runs & ~view.running.leaves))
+        first = np.sort(np.unique(rows.job, return_index=True)[1])
+        rows = taken(rows, first)
+        gpus = tuple(state.instance.jobs_table.running[job][1] for job in rows.job.tolist())
+        return ledger, Seats(rows, gpus, np.ones(len(rows), bool)), {}
+
+    # --- claims -----------------------------------------------------------------------------------------------------
+
+    def _claims(self, ledger: Ledger) -> Claims:
+        state, view, answer = self.state, self.view, self.answer
+        C, policy, table, length = answer.classes, state.policy, view.instance.jobs_table, view.instance.round
+        continues = self._continues(answer.rows)
+        goes_on = _members(answer.rows, continues, len(table))
+        waited = state.service.waited(state.now)
+        starved = np.zeros(len(table), bool)
+        if policy.patience is not None:
+            starved = (waited >= policy.patience * length) & ~(view.outside | view.awaits | view.must)
+        claimless = starved & ~_members(answer.rows, answer.rows.fraction > 0, len(table))
+        more = joined(
+            self._going_on(np.flatnonzero(view.running.runs & ~goes_on & ~view.outside & ~claimless)),
+            rows_alone(C, np.flatnonzero(claimless)),
+        )
+        rows = joined(answer.rows, more)
+        continues = np.concatenate([continues, self._continues(more)])
+        deficit = np.concatenate([ledger.deficit, np.zeros(len(more))]) / length
+        cost = np.maximum(table.restart_cost[rows.job], _at(table.restart_cost, rows.partner)) / length
+        ahead = np.where(continues, policy.hysteresis + cost, 0.0)
+        with np.errstate(divide="ignore"):
+            due = np.where(rows.fraction > 0, (0.5 - deficit - ahead) / rows.fraction, np.inf)
+        must = view.must[rows.job] | _at(view.must, rows.partner)
+        held = must & continues
+        waits = starved[rows.job] | _at(starved, rows.partner)
+        group = np.where(held, HELD, np.where(waits, STARVED, DUE))
+        longest = np.maximum(waited[rows.job], _at(waited, rows.partner))
+        order = order_due(rows, due, group, np.where(group == STARVED, -longest, 0.0))
+        if answer.place is not None:
+            place = np.concatenate([answer.place, np.full(len(more), len(answer.rows))])
+            order = np.lexsort((place, np.where(group == STARVED, -longest, 0.0), group)).astype(np.int64)
+        busy = view.outside | view.awaits | (view.must & ~_members(rows, held, len(table)))
+        return Claims(C, rows, order, continues, held, busy, self._free(busy & view.must & ~view.outside))
+
+    def _free(self, jobs: BoolArray) -> np.ndarray:
+        """Share of each renewable resource that is free beside jobs which run in no row."""
+        C, running = self.answer.classes, self.view.running
+        renewable = C.resources.renewable
+        taken_gpus = np.bincount(running.pool[jobs], running.gpus[jobs], minlength=len(C.instance.cluster.pools))
+        pool, capacity = C.resources.pool[renewable], C.capacity[renewable]
+        used = np.where(pool >= 0, taken_gpus[pool], 0.0)
+        return 1.0 + 1e-9 - np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)
+
+    def _leftovers(self, left: Claims) -> Claims:
+        """Rows without a claim, of jobs that do not run yet, that fit on what is left over."""
+        C = self.answer.classes
+        jobs = np.flatnonzero((C.of_job >= 0) & ~left.busy)
+        others = rows_alone(C, jobs)
+        instant = instant_of(C, others)
+        fits = np.ones(len(others), bool)
+        fits[np.repeat(np.arange(len(others)), np.diff(instant.by_row.indptr))[
+            instant.by_row.data > left.free[instant.by_row.indices]
+        ]] = False  # fmt: skip
+        others = taken(others, np.flatnonzero(fits))
+        side = [rows for own in self.answer.constraints if (rows := own.rows(C)) is not None]
+        return leftovers(left, others, self._continues(others), self.state.service.executed, side)
+
+    def _going_on(self, jobs: np.ndarray) -> JobRows:
+        """Rows in which jobs run on as they are."""
+        rows = rows_alone(self.answer.classes, jobs)
+        return taken(rows, np.flatnonzero(self._continues(rows)))
+
+    def _continues(self, rows: JobRows) -> BoolArray:
+        """Rows whose jobs hold such GPUs now, on nodes that take work."""
+        view, C = self.view, self.answer.classes
+        column = rows.column
+        span = np.maximum(C.configurations.nodes[C.configuration[column]], 1)
+        found = np.ones(len(rows), bool)
+        running = view.running
+        for jobs in (rows.job, rows.partner):
+            same = (running.pool[jobs] == C.pool[column]) & (running.gpus[jobs] == C.gpus[column])
+            same &= (running.nodes[jobs] <= span) & ~running.leaves[jobs] & ~running.lost[jobs]
+            found &= same | (jobs < 0)
+        found &= C.gpus[column] > 0
+        held = self.state.instance.jobs_table.running
+        for row in np.flatnonzero(found & (rows.partner >= 0)).tolist():
+            found[row] = set(held[int(rows.job[row])][1]) == set(held[int(rows.partner[row])][1])
+        ran = self.state.ledger
+        if ran.runs.any() and (C.gpus[column] == 0).any():
+            bare = np.flatnonzero(C.gpus[column] == 0)
+            found[bare] = _members_of(ran, ran.runs)[rows.job[bare]]
+        return found
+
+    # --- the plan ---------------------------------------------------------------------------------------------------
+
+    def plan(self, ledger: Ledger, seats: Seats, refused: dict[int, str]) -> Plan:
+        """The plan in which these rows run."""
+        state, view, answer = self.state, self.view, self.answer
+        before, rows = state.instance.jobs_table.running, seats.rows
+        ran = view.running.runs | _members_of(state.ledger, state.ledger.runs)
+        running: dict[int, Held] = {}
+        pool = answer.classes.pool[rows.column].tolist()
+        for place, (job, partner) in enumerate(zip(rows.job.tolist(), rows.partner.tolist(), strict=True)):
+            for one in (job,) if partner < 0 else (job, partner):
+                if seats.gpus[place]:
+                    since = before[one][2] if seats.stays[place] and one in before else None
+                    running[one] = (pool[place], seats.gpus[place], state.now if since is None else since)
+        on = _members(rows, np.ones(len(rows), bool), len(ran))
+        for job in np.flatnonzero(view.must & ~on).tolist():
+            row, gpus, since = before[job]
+            running[job], on[job] = (row, gpus, state.now if since is None else since), True
+        stays = _members(rows, seats.stays, len(ran)) | view.must
+        verdict = np.select(
+            [on & stays & ran, on & ran, on, ran], [Verdict.KEEP, Verdict.MOVE, Verdict.START, Verdict.PREEMPT],
+            Verdict.HOLD,
+        ).astype(np.int64)  # fmt: skip
+        return Plan(
+            number=state.number,
+            instance=state.instance,
+            verdict=verdict,
+            running=dict(sorted(running.items())),
+            reasons=self._reasons(verdict, refused),
+            ledger=_followed(ledger, answer.classes, seats),
+            warm=answer.warm,
+            solution=answer.solution,
+            fallback=answer.fallback,
+            notices=view.notices,
+            started_from=answer.started_from,
+        )
+
+    def _reasons(self, verdict: IntArray, refused: dict[int, str]) -> dict[int, str]:
+        """Why jobs do not run, stop or move, where it is not that others are due before them."""
+        view, table = self.view, self.view.instance.jobs_table
+        told = {job: words for job, words in refused.items() if verdict[job] in (Verdict.HOLD, Verdict.PREEMPT)}
+        for job, words in self.answer.classes.candidates.unplaced():
+            told[job] = words
+        for job in np.flatnonzero(view.awaits).tolist():
+            names = [table.names[other] for other in table.after[job][:3]]
+            told[job] = f"waits for {', '.join(names)}" + (" and more" if len(table.after[job]) > 3 else "")
+        for job in np.flatnonzero(view.running.lost | view.running.leaves).tolist():
+            if verdict[job] in (Verdict.PREEMPT, Verdict.MOVE):
+                told[job] = "a node that it held is down" if view.running.lost[job] else (
+                    "its nodes take no more work: they drain, are reserved or not available"
+                )  # fmt: skip
+        for job in np.flatnonzero(view.outside).tolist():
+            told[job] = "it cannot be preempted, though its nodes take no more work"
+        return told
+
+
+def _followed(ledger: Ledger, C: Classes, seats: Seats) -> Ledger:
+    """The ledger with the rows that run marked; those without a claim are added."""
+    keys = keys_of(C, seats.rows)
+    place = matched(ledger.key.T, keys.T)
+    new = np.flatnonzero(place < 0)
+    runs = np.zeros(len(ledger) + len(new), bool)
+    runs[place[place >= 0]] = True
+    runs[len(ledger) :] = True
+    zero = np.zeros(len(new))
+    longer = Ledger(
+        np.concatenate([ledger.key, keys[new]]), np.concatenate([ledger.fraction, zero]),
+        np.concatenate([ledger.owed, zero]), np.concatenate([ledger.received, zero]), runs, ledger.carried,
+    )  # fmt: skip
+    return longer.running(runs)
+
+
+def _members(rows: JobRows, mask: BoolArray, jobs: int) -> BoolArray:
+    """Mask of the jobs of some rows."""
+    found = np.zeros(jobs + 1, bool)
+    found[rows.job[mask]] = found[rows.partner[mask]] = True
+    return found[:-1]
+
+
+def _members_of(ledger: Ledger, mask: BoolArray) -> BoolArray:
+    found = np.zeros(len(ledger.carried) + 1, bool)
+    found[ledger.job[mask]] = found[ledger.partner[mask]] = True
+    return found[:-1]
+
+
+def _at(values: np.ndarray, index: IntArray) -> np.ndarray:
+    """``values[index]``, and 0 where the index is below."""
+    return np.where(index >= 0, values[index], 0)

@@ -1,0 +1,162 @@
+"""The state of a round: everything that the next plan depends on, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.instance import Instance
+from optsched.instance.cluster import UP, Cluster
+from optsched.instance.documents import NODE_STATES
+from optsched.rounds.ledger import Ledger
+from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.service import Service
+from optsched.warm_start import WarmStart
+
+RESERVED = NODE_STATES.index("reserved")
+DOWN = NODE_STATES.index("down")
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Nodes that take no work from ``start`` to ``end`` (seconds)."""
+
+    nodes: tuple[str, ...]
+    start: float
+    end: float
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class RoundState:
+    """What a round is decided from.
+
+    Attributes
+    ----------
+    instance : Instance
+        The jobs, what runs where (``running``), the nodes and their states, the clock and the length of a round.
+    policy : RoundPolicy
+    number : int
+        Of the coming round.
+    ledger : Ledger
+        The allocation in force, with what is owed.
+    service : Service
+        What each job has had.
+    warm : WarmStart, optional
+        The basis that the last program ended in.
+    reservations : tuple of Reservation
+    """
+
+    instance: Instance
+    policy: RoundPolicy
+    number: int
+    ledger: Ledger
+    service: Service
+    warm: WarmStart | None = None
+    reservations: tuple[Reservation, ...] = field(default=())
+
+    @classmethod
+    def first(
+        cls, instance: Instance, policy: RoundPolicy | None = None, reservations: Sequence[Reservation] = ()
+    ) -> RoundState:
+        """The state before the first round: nobody is owed anything, and what runs has just begun to."""
+        table = instance.jobs_table
+        running = np.zeros(len(table), bool)
+        running[list(table.running)] = True
+        return cls(
+            instance,
+            RoundPolicy() if policy is None else policy,
+            0,
+            Ledger.empty(len(table)),
+            Service.new(table.arrival, running, instance.now),
+            None,
+            tuple(reservations),
+        )
+
+    @property
+    def now(self) -> float:
+        """Seconds."""
+        return self.instance.now
+
+    @property
+    def until(self) -> float:
+        """The end of the coming round."""
+        return self.instance.now + self.instance.round
+
+    def lead(self) -> FloatArray:
+        """Seconds that each row of the ledger may be ahead of what it is owed."""
+        rows = self.ledger
+        cost = self.instance.jobs_table.restart_cost
+        beside = np.where(rows.partner >= 0, cost[rows.partner], 0.0)
+        return self.instance.round * (1.0 + self.policy.hysteresis) + np.maximum(cost[rows.job], beside)
+
+
+@dataclass(frozen=True)
+class Running:
+    """What runs now; arrays of shape (jobs,).
+
+    Attributes
+    ----------
+    pool, gpus, nodes : IntArray
+        Pool, GPUs and nodes that each job holds; -1, 0 and 0 for one that does not run.
+    lost : BoolArray
+        It holds a GPU of a node that is down.
+    leaves : BoolArray
+        It holds a GPU of a node that takes no more work: it drains, is reserved, or not available.
+    """
+
+    pool: IntArray
+    gpus: IntArray
+    nodes: IntArray
+    lost: BoolArray
+    leaves: BoolArray
+
+    @classmethod
+    def of(cls, instance: Instance) -> Running:
+        """What runs in an instance."""
+        table, cluster, now = instance.jobs_table, instance.cluster, instance.now
+        count = len(table)
+        pool, gpus, nodes = np.full(count, -1, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
+        lost, leaves = np.zeros(count, bool), np.zeros(count, bool)
+        jobs = np.fromiter(table.running, np.int64, len(table.running))
+        held = list(table.running.values())
+        numbering = cluster.numbering
+        pool[jobs] = [row for row, _, _ in held]
+        length = np.array([len(names) for _, names, _ in held], np.int64)
+        gpus[jobs] = length
+        owner = np.repeat(jobs, length)
+        node = numbering.node_of(numbering.numbers(chain.from_iterable(names for _, names, _ in held)))
+        state = np.concatenate([*(p.node_state for p in cluster.pools), np.zeros(0, np.int64)])
+        usable = np.concatenate([*(p.usable(now) for p in cluster.pools), np.zeros(0, bool)])
+        lost[owner[state[node] == DOWN]] = True
+        leaves[owner[~usable[node]]] = True
+        once = np.unique(owner * max(numbering.nodes, 1) + node) // max(numbering.nodes, 1)
+        nodes += np.bincount(once, minlength=count)
+        return cls(pool, gpus, nodes, lost, leaves)
+
+    @property
+    def runs(self) -> BoolArray:
+        """Mask of the jobs that run."""
+        return self.pool >= 0
+
+
+def cluster_in_round(cluster: Cluster, reservations: Sequence[Reservation], now: float, until: float) -> Cluster:
+    """The cluster with the nodes that are reserved for some of this time marked as such."""
+    names = {name for item in reservations if item.start < until and item.end > now for name in item.nodes}
+    if not names:
+        return cluster
+    numbering = cluster.numbering
+    nodes = np.array(sorted(numbering.by_name[name] for name in names if name in numbering.by_name), np.int64)
+    pools = []
+    for number, pool in enumerate(cluster.pools):
+        rows = numbering.row[nodes[numbering.pool[nodes] == number]]
+        if len(rows):
+            state = pool.node_state.copy()
+            state[rows[state[rows] == UP]] = RESERVED
+            pool = replace(pool, node_state=state)
+        pools.append(pool)
+    return replace(cluster, pools=tuple(pools))
