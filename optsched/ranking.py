@@ -64,6 +64,7 @@ class Ranking(ABC):
 
     name: ClassVar[str]
     aliases: ClassVar[tuple[str, ...]] = ()
+
     class Options(ConstraintOptions):
         """No options."""
 

@@ -65,6 +65,8 @@ class Plan:
         `Verdict` of each job.
     running : mapping of the row of a job to (pool, GPUs, since)
         What runs in the round.
+    speed : FloatArray, shape (jobs,)
+        steps/s that the jobs that run are reckoned to make.
     reasons : mapping of the row of a job to words
         Why jobs are stopped, moved, or do not run.
     ledger : Ledger
@@ -87,6 +89,7 @@ class Plan:
     instance: Instance
     verdict: IntArray
     running: Mapping[int, Held]
+    speed: FloatArray
     reasons: Mapping[int, str]
     ledger: Ledger
     warm: WarmStart | None

@@ -41,6 +41,9 @@ class RoundPolicy(Document):
     patience : int, optional
         Rounds after which a waiting job goes before all others that can be stopped, even if the allocation gives it
         nothing: with k jobs that have waited longer, it runs at the latest k rounds after that.
+    progress : bool
+        Whether jobs that run are reckoned to make the steps that their throughput says, until they are observed. A job
+        is never reckoned to be done: until it is said to be complete, it has a round of work left.
     fill : bool, optional
         Whether jobs without a claim run on GPUs that are left over. By default they do, unless the formulation's
         objective is money or a schedule.
@@ -59,6 +62,7 @@ class RoundPolicy(Document):
     hysteresis: NonNegative = 0.5
     max_moves: Count | None = None
     patience: PositiveCount | None = None
+    progress: bool = True
     fill: bool | None = None
 
     @model_validator(mode="after")

@@ -25,6 +25,10 @@ class Service:
         When it first had some; inf before.
     starts : IntArray
         How often it was put on GPUs.
+    speed : FloatArray
+        steps/s that it is reckoned to make while it runs as it does now; 0 while it waits.
+    resumes : FloatArray
+        Seconds from which on it makes progress: a job that is started again restores its state first.
     """
 
     executed: FloatArray
@@ -32,15 +36,18 @@ class Service:
     waiting_since: FloatArray
     first_run: FloatArray
     starts: IntArray
+    speed: FloatArray
+    resumes: FloatArray
 
     @classmethod
     def new(cls, arrival: FloatArray, running: BoolArray, now: float) -> Service:
         """Of jobs that nothing is known of, but whether they run."""
         count = len(arrival)
         since = np.where(running, np.inf, np.minimum(arrival, now))
+        first = np.where(running, now, np.inf)
         return cls(
-            np.zeros(count), np.zeros(count), since, np.where(running, now, np.inf), running.astype(np.int64)
-        )  # fmt: skip
+            np.zeros(count), np.zeros(count), since, first, running.astype(np.int64), np.zeros(count), np.zeros(count)
+        )
 
     def revised(self, rows: IntArray, added: Service) -> Service:
         """Those at these rows, in that order, then the added ones."""
@@ -49,17 +56,42 @@ class Service:
 
     def after(self, seconds: float, gpus: FloatArray) -> Service:
         """After some seconds in which each job held so many GPUs."""
-        return replace(
-            self, executed=self.executed + seconds * (gpus > 0), attained=self.attained + seconds * gpus
-        )
+        return replace(self, executed=self.executed + seconds * (gpus > 0), attained=self.attained + seconds * gpus)
 
-    def set_running(self, started: BoolArray, running: BoolArray, now: float) -> Service:
-        """After a plan: which jobs were put on GPUs, and which run."""
+    def progress(self, now: float, seconds: float) -> FloatArray:
+        """Steps that each job is reckoned to make in the seconds after ``now``."""
+        return self.speed * np.clip(now + seconds - np.maximum(self.resumes, now), 0.0, seconds)
+
+    def planned(
+        self, started: BoolArray, running: BoolArray, speed: FloatArray, cost: FloatArray, now: float
+    ) -> Service:
+        """After a plan.
+
+        Parameters
+        ----------
+        started, running : BoolArray
+            Jobs that are put on GPUs, and all that run.
+        speed : FloatArray
+            steps/s of those that run.
+        cost : FloatArray
+            Seconds that a restart takes; a job that never ran has nothing to restore.
+        now : float
+        """
+        again = started & (self.starts > 0)
         return replace(
             self,
             waiting_since=np.where(running, np.inf, np.where(np.isinf(self.waiting_since), now, self.waiting_since)),
             first_run=np.where(started, np.minimum(self.first_run, now), self.first_run),
             starts=self.starts + started,
+            speed=np.where(running, speed, 0.0),
+            resumes=np.where(again, now + cost, np.where(started, now, self.resumes)),
+        )
+
+    def stopped(self, jobs: BoolArray, now: float) -> Service:
+        """After the jobs of a mask stopped running."""
+        ran = jobs & np.isinf(self.waiting_since)
+        return replace(
+            self, waiting_since=np.where(ran, now, self.waiting_since), speed=np.where(jobs, 0.0, self.speed)
         )
 
     def waited(self, now: float) -> FloatArray:

@@ -1,0 +1,86 @@
+"""From one state to the next: time passes, a plan is followed, jobs and nodes come and go. Pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from optsched.arrays import BoolArray, IntArray
+from optsched.instance import Instance
+from optsched.rounds.plan import Plan, Verdict
+from optsched.rounds.service import Service
+from optsched.rounds.state import RoundState, Running
+
+
+def advanced(state: RoundState, now: float) -> RoundState:
+    """The state at a later time: what runs has received that time, and everybody is owed its part of it."""
+    seconds = now - state.now
+    if seconds <= 0:
+        return state
+    table, policy = state.instance.jobs_table, state.policy
+    service = state.service
+    if policy.progress:
+        left = table.steps_left
+        least = np.minimum(left, service.speed * state.instance.round)
+        steps = np.maximum(left - service.progress(state.now, seconds), least)
+        table = replace(table, steps_done=np.where(service.speed > 0, table.steps - steps, table.steps_done))
+    held = Running.of(state.instance).gpus.astype(np.float64)
+    return replace(
+        state,
+        instance=replace(state.instance, jobs_table=table, now=now),
+        ledger=state.ledger.after(seconds, state.lead()),
+        service=service.after(seconds, held),
+    )
+
+
+def followed(state: RoundState, plan: Plan) -> RoundState:
+    """The state after a plan of it is carried out."""
+    table = replace(state.instance.jobs_table, running=plan.running)
+    started = np.isin(plan.verdict, (Verdict.START, Verdict.MOVE))
+    running = started | (plan.verdict == Verdict.KEEP)
+    return replace(
+        state,
+        instance=replace(state.instance, jobs_table=table),
+        number=state.number + 1,
+        ledger=plan.ledger,
+        service=state.service.planned(started, running, plan.speed, table.restart_cost, state.now),
+        warm=plan.warm,
+    )
+
+
+def stopped(state: RoundState, jobs: BoolArray) -> RoundState:
+    """The state after the jobs of a mask stopped running, whatever stopped them."""
+    table = state.instance.jobs_table
+    if not jobs.any():
+        return state
+    running = {job: held for job, held in table.running.items() if not jobs[job]}
+    return replace(
+        state,
+        instance=replace(state.instance, jobs_table=replace(table, running=running)),
+        ledger=state.ledger.stopped(jobs),
+        service=state.service.stopped(jobs, state.now),
+    )
+
+
+def without_lost(state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
+    """The state without what ran on nodes that are down, and the names of the jobs that are hit."""
+    lost = Running.of(state.instance).lost
+    names = state.instance.jobs_table.names
+    return stopped(state, lost), tuple(names[job] for job in np.flatnonzero(lost).tolist())
+
+
+def with_instance(state: RoundState, instance: Instance, rows: IntArray) -> RoundState:
+    """The state with other jobs: those at these rows, in that order, then the ones behind them."""
+    table = instance.jobs_table
+    added = np.arange(len(rows), len(table))
+    running = np.zeros(len(table), bool)
+    running[list(table.running)] = True
+    new = Service.new(table.arrival[added], running[added], instance.now)
+    return replace(
+        state,
+        instance=instance,
+        ledger=state.ledger.revised(rows, len(added)),
+        service=state.service.revised(rows, new),
+        warm=None if state.warm is None else state.warm.revised(rows, len(added)),
+    )
