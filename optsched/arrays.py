@@ -66,6 +66,11 @@ def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
     return Groups(first[order], inverse, np.bincount(inverse, minlength=len(first)).astype(np.int64))
 
 
+def hash_rows(columns: Sequence[AnyArray]) -> NDArray[np.uint64]:
+    """A 64-bit hash of each row of a table given by its columns, which are as in `group_rows`; at least one."""
+    return _hash_rows([_as_bits(column) for column in columns])
+
+
 def _as_bits(column: AnyArray) -> NDArray[np.uint64]:
     if column.dtype.kind == "f":
         return (np.asarray(column, np.float64) + 0.0).view(np.uint64)  # + 0.0 turns -0.0 into 0.0

@@ -4,6 +4,7 @@ from optsched.instance.cluster import Cluster, Pool, Resource, Tenant
 from optsched.instance.documents import FORMAT
 from optsched.instance.files import instance_bytes, json_schema, read_instance
 from optsched.instance.instance import Colocation, Instance, Job, Workload
+from optsched.instance.revise import jobs_of_documents, with_columns, with_jobs, with_nodes
 from optsched.instance.tables import JobTable, OptionTable, RateTable
 
 __all__ = [
@@ -20,6 +21,10 @@ __all__ = [
     "Tenant",
     "Workload",
     "instance_bytes",
+    "jobs_of_documents",
     "json_schema",
     "read_instance",
+    "with_columns",
+    "with_jobs",
+    "with_nodes",
 ]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
-from optsched.arrays import AnyArray, IntArray, ranges
+from optsched.arrays import AnyArray
 from optsched.errors import InvalidInput
-from optsched.instance.build import build_header
+from optsched.instance.build import Header, build_header, with_labels
+from optsched.instance.compaction import first_use, take_profiles
 from optsched.instance.documents import (
     Count,
     Document,
@@ -22,8 +25,9 @@ from optsched.instance.documents import (
     Tuple,
     parse_index,
 )
-from optsched.instance.from_arrays import RATE_FIELDS, as_column, assemble
+from optsched.instance.from_arrays import RATE_FIELDS, assemble
 from optsched.instance.instance import Instance
+from optsched.instance.job_rules import as_column
 from optsched.instance.reading import parse_json, show, validate
 from optsched.instance.tables import ARRAY_FIELDS, JobNames, RateTable
 from optsched.instance.write import header_document, job_documents
@@ -43,42 +47,31 @@ class ArchiveHeader(Document):
     levels: Tuple[NonEmpty[PositiveCount]]
     rare: dict[str, RareDocument]
     count: Count
+    labels: Tuple[Name] = ()
 
 
 def to_npz(instance: Instance) -> bytes:
     """The instance as the bytes of an npz file; equal instances give equal bytes."""
     table, rates = instance.jobs_table, instance.rates
     numbered = {"workload": table.workload}
-    numbered["rates"], profiles = _renumber(table.rates)
-    numbered["levels"], levels = _renumber(table.levels)
+    numbered["rates"], profiles = first_use(table.rates)
+    numbered["levels"], levels = first_use(table.levels)
     header = {
         "archive": ARCHIVE,
         "instance": header_document(instance),
         "places": list(rates.places),
         "levels": [list(table.level_lists[row]) for row in levels.tolist()],
+        "labels": [workload.name for workload in instance.workloads if workload.label],
         "rare": {str(row): document for row, document in _rare_jobs(instance)},
         "count": len(table),
     }
     arrays: dict[str, AnyArray] = {f"jobs_{name}": numbered.get(name, getattr(table, name)) for name in JOB_FIELDS}
-    lengths = np.diff(rates.indptr)[profiles]
-    entries = ranges(rates.indptr[profiles], lengths)
-    arrays["rates_indptr"] = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-    arrays |= {f"rates_{name}": getattr(rates, name)[entries] for name in RATE_FIELDS[1:]}
+    arrays |= {f"rates_{name}": getattr(take_profiles(rates, profiles), name) for name in RATE_FIELDS}
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
     if not table.names.generated:
         names = json.dumps([table.names[row] for row in range(len(table))])
         arrays["names"] = np.frombuffer(names.encode(), np.uint8)
     return _zip(arrays)
-
-
-def _renumber(index: IntArray) -> tuple[IntArray, IntArray]:
-    """Number the rows used (-1: none) in order of first appearance; the new index and the old row of each number."""
-    values, first, inverse = np.unique(index, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    order = order[values[order] >= 0]
-    rank = np.full(len(values), -1, np.int64)
-    rank[order] = np.arange(len(order))
-    return rank[inverse], values[order]
 
 
 def _rare_jobs(instance: Instance) -> list[tuple[int, dict[str, Any]]]:
@@ -142,13 +135,23 @@ def from_npz(data: bytes) -> Instance:
             raise InvalidInput("header.rare", f"the key {show(text)}", f"rows below {header.count}")
         rare[row] = document
     return assemble(
-        build_header(header.instance),
+        _labelled(build_header(header.instance), header.labels),
         names=JobNames(header.count, None if names is None else tuple(names)),
         arrays=job_arrays | {"options": np.full(header.count, -1, np.int64)},
         rates=RateTable(**rate_arrays, places=header.places),
         level_lists=header.levels,
         rare=rare,
     )
+
+
+def _labelled(header: Header, labels: Sequence[str]) -> Header:
+    """The header with the workloads that only jobs name."""
+    known = {workload.name for workload in header.workloads}
+    for place, name in enumerate(labels):
+        if name in known:
+            raise InvalidInput(f"header.labels[{place}]", f"{show(name)} a second time", "names that differ")
+        known.add(name)
+    return replace(header, workloads=with_labels(header.workloads, labels))
 
 
 def _get(arrays: dict[str, AnyArray], name: str) -> AnyArray:

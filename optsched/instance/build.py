@@ -18,12 +18,11 @@ from optsched.instance.documents import (
     ColocationDocument,
     HeaderDocument,
     InstanceDocument,
-    JobDocument,
     WorkloadDocument,
 )
 from optsched.instance.instance import Colocation, Instance, Workload
-from optsched.instance.interning import OptionInterner, RateInterner
-from optsched.instance.reading import key, listed, show, validate, validate_chunks
+from optsched.instance.interning import RateInterner
+from optsched.instance.reading import key, listed, show, validate
 from optsched.instance.tables import OWN_GANG, JobTable, OptionTable, RateTable
 
 
@@ -40,7 +39,7 @@ class Header:
     def finish(self, table: JobTable, rates: RateTable, options: OptionTable, labels: Sequence[str] = ()) -> Instance:
         """Put the jobs in; ``labels`` are workloads that only jobs name."""
         check_jobs(table, rates)
-        workloads = (*self.workloads, *(Workload(name) for name in labels))
+        workloads = with_labels(self.workloads, labels)
         return Instance(
             name=self.document.name,
             cluster=self.cluster,
@@ -87,19 +86,16 @@ def build_instance(document: object) -> Instance:
         raise InvalidInput("format", found, f'"{FORMAT}"')
     jobs = document.get("jobs")
     header = build_header({key: value for key, value in document.items() if key != "jobs"})
-    if not isinstance(jobs, list | tuple):
-        raise InvalidInput("jobs", show(jobs) if "jobs" in document else "nothing", "a list of jobs")
-    columns = JobColumns(
-        now=header.document.now,
-        cluster=header.cluster,
-        workload_rows={workload.name: row for row, workload in enumerate(header.workloads)},
-        tenant_rows={tenant.name: row for row, tenant in enumerate(header.tenants)},
-        rates=header.rates,
-        options=OptionInterner(header.cluster),
-    )
-    for start, chunk in validate_chunks(JobDocument, jobs, "jobs"):
-        columns.extend(chunk, start)
-    return header.finish(columns.finish(), header.rates.table(), columns.options.table(), columns.labels)
+    if "jobs" not in document:
+        raise InvalidInput("jobs", "nothing", "a list of jobs")
+    columns = JobColumns(header.document.now, header.cluster, header.workloads, header.tenants, header.rates)
+    table = columns.read(jobs)
+    return header.finish(table, header.rates.table(), columns.options.table(), columns.labels)
+
+
+def with_labels(workloads: tuple[Workload, ...], labels: Sequence[str]) -> tuple[Workload, ...]:
+    """The workloads, and those that only jobs name."""
+    return (*workloads, *(Workload(name, label=True) for name in labels)) if labels else workloads
 
 
 def _workloads(header: HeaderDocument, rates: RateInterner, cluster: Cluster) -> tuple[Workload, ...]:
@@ -199,7 +195,7 @@ def pool_row(name: str, cluster: Cluster, path: str) -> int:
     return cluster.pool_index[name]
 
 
-def check_jobs(table: JobTable, rates: RateTable) -> None:
+def check_jobs(table: JobTable, rates: RateTable, path: str = "jobs") -> None:
     """Rules over whole columns of the job table; the first job that breaks one is named."""
     refuse_first(
         table,
@@ -207,14 +203,9 @@ def check_jobs(table: JobTable, rates: RateTable) -> None:
         "gpus",
         lambda row: f"min {table.gpus_min[row]} above max {table.gpus_max[row]}",
         "min at most max",
+        path,
     )
-    refuse_first(
-        table,
-        table.deadline < table.arrival,
-        "deadline",
-        lambda row: f"{table.deadline[row]:g}, before the arrival {table.arrival[row]:g}",
-        "a deadline not before the arrival",
-    )
+    check_deadlines(table, path)
     plain = np.zeros(len(rates) + 1, bool)  # the last one stands for "no rates of its own", row -1
     plain[rates.profile[rates.gpus == OWN_GANG]] = True
     refuse_first(
@@ -223,12 +214,27 @@ def check_jobs(table: JobTable, rates: RateTable) -> None:
         "throughput",
         lambda row: "a plain number in an elastic job",
         'rates by GPU count such as {"1": 9}',
+        path,
     )
 
 
-def refuse_first(table: JobTable, wrong: BoolArray, field: str, found: Callable[[int], str], expected: str) -> None:
+def check_deadlines(table: JobTable, path: str = "jobs") -> None:
+    """No job is due before it arrives."""
+    refuse_first(
+        table,
+        table.deadline < table.arrival,
+        "deadline",
+        lambda row: f"{table.deadline[row]:g}, before the arrival {table.arrival[row]:g}",
+        "a deadline not before the arrival",
+        path,
+    )
+
+
+def refuse_first(
+    table: JobTable, wrong: BoolArray, field: str, found: Callable[[int], str], expected: str, path: str = "jobs"
+) -> None:
     """Raise `InvalidInput` for the first job where ``wrong`` holds."""
     rows = np.flatnonzero(wrong)
     if len(rows):
         row = int(rows[0])
-        raise InvalidInput(f"jobs[{row}].{field}", f"{found(row)} (job {show(table.names[row])})", expected)
+        raise InvalidInput(f"{path}[{row}].{field}", f"{found(row)} (job {show(table.names[row])})", expected)

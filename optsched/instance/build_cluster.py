@@ -63,7 +63,7 @@ def _pool(document: PoolDocument, path: str) -> Pool:
     return Pool(
         name=document.name,
         gpu=document.gpu or document.name,
-        node_names=tuple(node.name for node in named) if named else count,
+        node_names=_names(document.name, named) if named else count,
         node_gpus=_column([node.gpus for node in named], document.gpus_per_node, count).astype(np.int64),
         node_cpus=_column([node.cpus for node in named], document.cpus_per_node, count),
         node_memory=_column([node.memory for node in named], document.memory_per_node, count),
@@ -79,6 +79,12 @@ def _pool(document: PoolDocument, path: str) -> Pool:
             for p in document.partitions or ()
         ),
     )
+
+
+def _names(pool: str, nodes: Sequence[NodeDocument]) -> tuple[str, ...] | int:
+    """Names of nodes that are written out; how many there are where they are called like those of a plain pool."""
+    usual = all(node.name == f"{pool}-{row}" for row, node in enumerate(nodes))
+    return len(nodes) if usual else tuple(node.name for node in nodes)
 
 
 def _column(given: Sequence[float | None], default: float | None, count: int) -> FloatArray:

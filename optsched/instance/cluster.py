@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.instance.documents import NODE_STATES
+from optsched.instance.documents import NODE_STATES, parse_index
 from optsched.instance.numbering import Numbering
 
 UP = NODE_STATES.index("up")
@@ -139,11 +139,13 @@ class Cluster:
         return {pool.name: row for row, pool in enumerate(self.pools)}
 
     @cached_property
-    def node_sizes(self) -> Mapping[str, Mapping[str, int]]:
-        """GPUs of each node by name, by pool name."""
+    def _listed_nodes(self) -> Mapping[str, tuple[int, int]]:
+        """Row of the pool, and of the node in it, of each node whose name is written out."""
         return {
-            pool.name: {pool.node_name(row): int(gpus) for row, gpus in enumerate(pool.node_gpus)}
-            for pool in self.pools
+            name: (number, row)
+            for number, pool in enumerate(self.pools)
+            if not isinstance(pool.node_names, int)
+            for row, name in enumerate(pool.node_names)
         }
 
     @cached_property
@@ -159,6 +161,27 @@ class Cluster:
         if self.topology is None:
             raise ValueError("the cluster has no topology document")
         return joined_nodes(self.numbering, self.topology)
+
+    def find_node(self, name: str) -> tuple[int, int]:
+        """Row of the pool of a node, and of the node in it; (-1, -1) if there is none of that name."""
+        head, _, index = name.rpartition("-")
+        number = self.pool_index.get(head, -1)
+        if number >= 0 and isinstance(count := self.pools[number].node_names, int):
+            row = parse_index(index)
+            if 0 <= row < count:
+                return number, row
+        return self._listed_nodes.get(name, (-1, -1))
+
+    def with_pools(self, pools: tuple[Pool, ...]) -> Cluster:
+        """The same cluster with other data of its nodes, whose names stay; what is known of these is kept."""
+        changed = replace(self, pools=pools)
+        kept = ["pool_index", "_listed_nodes"]
+        if all(new.node_gpus is old.node_gpus for new, old in zip(pools, self.pools, strict=True)):
+            kept += ["numbering", "joined"]
+        for name in kept:
+            if name in self.__dict__:
+                changed.__dict__[name] = self.__dict__[name]
+        return changed
 
     def gpus(self, now: float) -> IntArray:
         """Usable GPUs of each pool, shape (pools,)."""

@@ -12,20 +12,16 @@ from optsched.arrays import AnyArray, BoolArray, IntArray, group_rows
 from optsched.errors import InvalidInput
 from optsched.instance.build import Header, build_header
 from optsched.instance.cluster import Cluster
-from optsched.instance.documents import FORMAT, LARGEST, SMALLEST, RareDocument, is_unicode
-from optsched.instance.instance import Instance
+from optsched.instance.compaction import ENTRY, compact_levels, compact_rates, equal_profiles, join_profiles
+from optsched.instance.documents import FORMAT, LARGEST, SMALLEST, RareDocument
+from optsched.instance.instance import Instance, Workload
 from optsched.instance.interning import OptionInterner
 from optsched.instance.job_references import check_running, resolve_predecessors
+from optsched.instance.job_rules import array_name, as_array, as_column, check_arrays, check_names
 from optsched.instance.reading import listed, show
 from optsched.instance.tables import ANY_SPREAD, ARRAY_FIELDS, OWN_GANG, JobNames, JobTable, RateTable
 
-RATE_FIELDS = ("indptr", "place", "gpus", "nodes", "rate")
-DTYPES = {"i": np.int64, "f": np.float64, "b": np.bool_}
-
-AT_LEAST_0 = ("steps", "steps_done", "restart_cost", "isolated_time")
-ABOVE_0 = ("weight",)
-AT_LEAST_1 = ("gpus_min", "gpus_max")
-FINITE = (*AT_LEAST_0, *ABOVE_0, "arrival")
+RATE_FIELDS = ("indptr", *ENTRY)
 
 
 def instance_from_arrays(
@@ -104,8 +100,8 @@ def instance_from_arrays(
         "soft_deadline": soft_deadline, "tenant": -1 if tenant is None else tenant, "preemptible": preemptible,
         "restart_cost": restart_cost, "isolated_time": isolated_time,
     }  # fmt: skip
-    matrix = None if throughput is None else _as_array("throughput", throughput)
-    values = {field: _as_array(array_name(field), value) for field, value in given.items()}
+    matrix = None if throughput is None else as_array("throughput", throughput)
+    values = {field: as_array(array_name(field), value) for field, value in given.items()}
     names = None if ids is None else _ids(ids)
     count = _job_count(values, matrix, names)
     arrays = {field: as_column(array_name(field), value, ARRAY_FIELDS[field], count) for field, value in values.items()}
@@ -115,11 +111,6 @@ def instance_from_arrays(
     return assemble(
         header, JobNames(count, names), arrays, rates, where=lambda row, field: f"{array_name(field)}[{row}]"
     )
-
-
-def array_name(field: str) -> str:
-    """The array, or key of a job document, that a field of the table comes from."""
-    return "gpus" if field in ("gpus_min", "gpus_max") else field
 
 
 def _document(value: Any) -> Any:
@@ -136,13 +127,6 @@ def _ids(ids: Any) -> tuple[Any, ...]:
     return tuple(str(name) if isinstance(name, str) else name for name in ids)
 
 
-def _as_array(name: str, value: Any) -> AnyArray:
-    try:
-        return np.asarray(value)
-    except ValueError:
-        raise InvalidInput(name, "rows of different lengths", "an array") from None
-
-
 def _job_count(given: Mapping[str, AnyArray], matrix: AnyArray | None, names: Sequence[Any] | None) -> int:
     if matrix is not None:
         if matrix.ndim != 2:
@@ -154,24 +138,6 @@ def _job_count(given: Mapping[str, AnyArray], matrix: AnyArray | None, names: Se
     if not lengths:
         raise InvalidInput("throughput", "nothing", "at least one array over jobs")
     return lengths[0]
-
-
-def as_column(name: str, array: AnyArray, kind: str, count: int | None) -> AnyArray:
-    """A new array of the kind's type and of shape (count,), or any length for None; one number stands for all rows."""
-    words = {"i": "whole numbers", "f": "numbers", "b": "true or false"}[kind]
-    if array.dtype.kind not in {"i": "iu", "f": "iuf", "b": "b"}[kind] and array.size:
-        raise InvalidInput(name, f"an array of {array.dtype}", words)
-    if count is None and array.ndim != 1:
-        raise InvalidInput(name, f"an array of shape {array.shape}", "one dimension")
-    if count is not None and array.shape not in ((), (count,)):
-        raise InvalidInput(name, f"an array of shape {array.shape}", f"one number or shape ({count},)")
-    if kind == "i" and array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-        raise InvalidInput(name, f"{array.max()}", f"{words} below 2^63")
-    with np.errstate(over="ignore"):  # a long double above the largest float becomes inf, refused later
-        column: AnyArray = array.astype(DTYPES[kind])  # a copy: the caller's array stays the caller's
-    if kind == "f":
-        column = column + 0.0  # turns -0.0 into 0.0
-    return column if count is None else np.ascontiguousarray(np.broadcast_to(column, (count,)))
 
 
 def _profiles(matrix: AnyArray, count: int, cluster: Cluster) -> tuple[RateTable, IntArray]:
@@ -228,25 +194,24 @@ def assemble(
         How a message names a job's field, given the row and the field.
     """
     count = len(names)
-    _check_names(names)
+    check_names(names)
     own = header.rates.table()
-    table = own
     if rates is not None:
         _check_rate_table(rates, header)
-        table = _join(own, rates)
     limits = {
         "workload": len(header.workloads),
         "tenant": len(header.tenants),
         "levels": len(level_lists),
         "rates": 0 if rates is None else len(rates),
     }
-    _check_arrays(arrays, limits, names, where)
+    check_arrays(arrays, limits, names, where)
     _check_levels(arrays, level_lists)
-    job_rates = arrays["rates"] + np.where(arrays["rates"] >= 0, len(own), 0)
+    table, _, job_rates = _numbered(own, rates, header.workloads, arrays["rates"])
+    level_lists, levels = compact_levels(level_lists, arrays["levels"])
     interner = OptionInterner(header.cluster)
     options = np.full(count, -1, np.int64)
     running, after = {}, {}
-    for row, document in (rare or {}).items():
+    for row, document in sorted((rare or {}).items()):
         if document.options is not None:
             options[row] = interner.add(document.options, f"jobs[{row}].options")
         if document.running is not None:
@@ -257,74 +222,43 @@ def assemble(
     if bare.any():
         row = int(np.flatnonzero(bare)[0])
         raise InvalidInput(f"jobs[{row}]", "no workload, throughput or options", "one of them")
-    own_columns = {
+    label = np.array([*(workload.label for workload in header.workloads), False])[arrays["workload"]]
+    _refuse_bare(label & (job_rates < 0) & (options < 0), header.workloads, arrays["workload"], where)
+    own_columns: dict[str, AnyArray] = {
         "rates": job_rates,
         "options": options,
+        "levels": levels,
         "soft_deadline": arrays["soft_deadline"] & np.isfinite(arrays["deadline"]),
     }
+    predecessors, awaits = resolve_predecessors(after, names)
     jobs = JobTable(
         names=names,
         level_lists=level_lists,
         running=running,
-        after=resolve_predecessors(after, names),
+        after=predecessors,
+        awaits=awaits,
         **{field: own_columns.get(field, arrays[field]) for field in ARRAY_FIELDS},
     )
     return header.finish(jobs, table, interner.table())
 
 
-def _join(first: RateTable, second: RateTable) -> RateTable:
-    places = tuple(dict.fromkeys((*first.places, *second.places)))
-    place = np.array([places.index(name) for name in second.places], np.int64)
-    return RateTable(
-        indptr=np.concatenate([first.indptr, second.indptr[1:] + first.indptr[-1]]),
-        place=np.concatenate([first.place, place[second.place]]),
-        gpus=np.concatenate([first.gpus, second.gpus]),
-        nodes=np.concatenate([first.nodes, second.nodes]),
-        rate=np.concatenate([first.rate, second.rate]),
-        places=places,
-    )
-
-
-def _check_names(names: JobNames) -> None:
-    if names.generated:
-        return
-    if names.given != len(names):
-        raise InvalidInput("ids", f"{names.given} ids", f"one per job, {len(names)}")
-    seen: set[str] = set()
-    for row in range(len(names)):
-        name = names[row]
-        if not isinstance(name, str) or not name or not (name.isascii() or is_unicode(name)):
-            raise InvalidInput(f"ids[{row}]", show(name), "a non-empty text")
-        if name in seen:
-            raise InvalidInput(f"ids[{row}]", f"{show(name)} a second time", "ids that differ")
-        seen.add(name)
-
-
-def _check_arrays(
-    arrays: Mapping[str, AnyArray], limits: Mapping[str, int], names: JobNames, where: Callable[[int, str], str]
+def _refuse_bare(
+    wrong: BoolArray, workloads: Sequence[Workload], of_job: IntArray, where: Callable[[int, str], str]
 ) -> None:
-    def refuse(field: str, wrong: BoolArray, expected: str) -> None:
-        rows = np.flatnonzero(wrong)
-        if len(rows):
-            row = int(rows[0])
-            raise InvalidInput(where(row, field), f"{arrays[field][row]} (job {show(names[row])})", expected)
+    """Jobs that name a mere label must bring their own rates."""
+    for row in np.flatnonzero(wrong)[:1].tolist():
+        expected = "one of the workloads, or a throughput of the job's own"
+        raise InvalidInput(where(row, "workload"), show(workloads[of_job[row]].name), expected)
 
-    for field in FINITE:
-        refuse(field, ~np.isfinite(arrays[field]), "a finite number")
-    for field in AT_LEAST_0:
-        refuse(field, arrays[field] < 0, "a number of at least 0")
-    for field in ABOVE_0:
-        refuse(field, arrays[field] <= 0, "a number above 0")
-        refuse(field, arrays[field] < SMALLEST, f"a number of at least {SMALLEST:g}")
-    for field in FINITE:
-        refuse(field, np.abs(arrays[field]) > LARGEST, f"a number of at most {LARGEST:g}")
-    late = np.isfinite(arrays["deadline"]) & (np.abs(arrays["deadline"]) > LARGEST)
-    refuse("deadline", late, f"a number of at most {LARGEST:g}, or inf for none")
-    for field in AT_LEAST_1:
-        refuse(field, (arrays[field] < 1) | (arrays[field] > 2**31), "a whole number of GPUs, at least 1")
-    refuse("deadline", np.isnan(arrays["deadline"]) | np.isneginf(arrays["deadline"]), "a number, or inf for none")
-    for field, limit in limits.items():
-        refuse(field, (arrays[field] < -1) | (arrays[field] >= limit), f"a row below {limit}, or -1 for none")
+
+def _numbered(
+    own: RateTable, rates: RateTable | None, workloads: tuple[Workload, ...], of_job: IntArray
+) -> tuple[RateTable, tuple[Workload, ...], IntArray]:
+    """The workloads' profiles, then those of the jobs that no workload has, in order of first use."""
+    if rates is None:
+        return compact_rates(own, workloads, of_job)
+    both = join_profiles(own, rates)
+    return compact_rates(both, workloads, of_job + np.where(of_job >= 0, len(own), 0), equal_profiles(both, len(own)))
 
 
 def _check_levels(arrays: Mapping[str, AnyArray], level_lists: Sequence[tuple[int, ...]]) -> None:

@@ -17,13 +17,18 @@ from optsched.instance.tables import JobTable, OptionTable, RateTable
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A kind of work: its row of the rate table (-1: none), needs per GPU, and parameters for models."""
+    """A kind of work: its row of the rate table (-1: none), needs per GPU, and parameters for models.
+
+    A ``label`` is named by jobs alone, which bring their own rates. Labels come last, in the order in which jobs name
+    them, and go when no job names them any more.
+    """
 
     name: str
     rates: int = -1
     demand: Mapping[str, float] = field(default_factory=dict)
     gpu_memory: float | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    label: bool = False
 
 
 @dataclass(frozen=True, slots=True)

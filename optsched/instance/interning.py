@@ -61,6 +61,9 @@ class OptionInterner:
         from optsched.instance.build import check_needs, pool_row
 
         text = "\n".join(option.model_dump_json() for option in options)
+        if "-0.0" in text:
+            options = [_without_signs(option) for option in options]
+            text = "\n".join(option.model_dump_json() for option in options)
         row = self._lists.get(text)
         if row is not None:
             return row
@@ -100,3 +103,12 @@ class OptionInterner:
             uses=tuple(option.uses for option in flat),
             attributes=tuple(option.attributes for option in flat),
         )
+
+
+def _without_signs(option: OptionDocument) -> OptionDocument:
+    """An option with 0.0 where it has -0.0, which is the same number."""
+    told: dict[str, object] = {"uses": {name: amount + 0.0 for name, amount in option.uses.items()}}
+    for name in ("throughput", "value", "cost"):
+        value = getattr(option, name)
+        told[name] = None if value is None else value + 0.0
+    return option.model_copy(update=told)

@@ -16,50 +16,68 @@ def check_running(running: RunningDocument, cluster: Cluster, path: str) -> tupl
     if running.pool not in cluster.pool_index:
         raise InvalidInput(f"{path}.pool", show(running.pool), f"one of the pools {listed(cluster.pool_index)}")
     row = cluster.pool_index[running.pool]
-    sizes = cluster.node_sizes[running.pool]
-    for place, gpu in enumerate(running.gpus):
-        node, _, index = gpu.rpartition("/")
-        if node not in sizes or not 0 <= parse_index(index) < sizes[node]:
-            expected = f"a GPU of pool {show(running.pool)} written node/index"
-            raise InvalidInput(f"{path}.gpus[{place}]", show(gpu), expected)
-    if len(set(running.gpus)) < len(running.gpus):
-        raise InvalidInput(f"{path}.gpus", show(list(running.gpus)), "each GPU once")
+    check_gpus(running.gpus, row, cluster, f"{path}.gpus")
     return row, running.gpus, running.since
 
 
-def resolve_predecessors(after: Mapping[int, Sequence[str]], names: JobNames) -> dict[int, tuple[int, ...]]:
-    """Names of predecessors to rows; unknown names and cycles are refused."""
+def check_gpus(gpus: Sequence[str], pool: int, cluster: Cluster, path: str) -> None:
+    """GPUs of a job must exist in their pool and differ."""
+    sizes = cluster.pools[pool].node_gpus
+    for place, gpu in enumerate(gpus):
+        node, _, index = gpu.rpartition("/")
+        owner, row = cluster.find_node(node)
+        if owner != pool or not 0 <= parse_index(index) < sizes[row]:
+            expected = f"a GPU of pool {show(cluster.pools[pool].name)} written node/index"
+            raise InvalidInput(f"{path}[{place}]", show(gpu), expected)
+    if len(set(gpus)) < len(gpus):
+        raise InvalidInput(path, show(list(gpus)), "each GPU once")
+
+
+NOWHERE = JobNames(0)
+
+
+def resolve_predecessors(
+    after: Mapping[int, Sequence[str]], names: JobNames, elsewhere: JobNames = NOWHERE, path: str = "jobs"
+) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[str, ...]]]:
+    """Predecessors of jobs by name to `JobTable.after` and `JobTable.awaits`.
+
+    Names that are neither these jobs' nor those of the jobs ``elsewhere``, and cycles, are refused.
+    """
     resolved: dict[int, tuple[int, ...]] = {}
+    awaits: dict[int, tuple[str, ...]] = {}
     for job, predecessors in after.items():
         rows = []
         for place, name in enumerate(predecessors):
-            try:
+            if name in names:
                 rows.append(names.index(name))
-            except KeyError:
-                raise InvalidInput(f"jobs[{job}].after[{place}]", show(name), "the id of another job") from None
-        resolved[job] = tuple(rows)
-    _refuse_cycle(resolved, names)
-    return resolved
+            elif name not in elsewhere:
+                raise InvalidInput(f"{path}[{job}].after[{place}]", show(name), "the id of another job")
+        if rows:
+            resolved[job] = tuple(rows)
+        if len(rows) < len(predecessors):
+            awaits[job] = tuple(predecessors)
+    _refuse_cycle(resolved, names, path)
+    return resolved, awaits
 
 
-def _refuse_cycle(after: Mapping[int, tuple[int, ...]], names: JobNames) -> None:
+def _refuse_cycle(after: Mapping[int, tuple[int, ...]], names: JobNames, path: str) -> None:
     """Depth-first search without recursion; a job on the current path that is met again closes a cycle."""
     done: set[int] = set()
     for root in after:
-        path: dict[int, None] = {}
+        trail: dict[int, None] = {}
         stack: list[tuple[int, bool]] = [(root, False)]
         while stack:
             job, leaving = stack.pop()
             if leaving:
-                path.pop(job)
+                trail.pop(job)
                 done.add(job)
-            elif job in path:
-                members = list(path)
+            elif job in trail:
+                members = list(trail)
                 members = [*members[members.index(job) :], job]
                 shown = members if len(members) <= 5 else [*members[:3], None, members[-1]]
                 cycle = " after ".join("..." if member is None else key(names[member]) for member in shown)
-                raise InvalidInput(f"jobs[{job}].after", f"a cycle ({cycle})", "precedences without cycles")
+                raise InvalidInput(f"{path}[{job}].after", f"a cycle ({cycle})", "precedences without cycles")
             elif job not in done:
-                path[job] = None
+                trail[job] = None
                 stack.append((job, True))
                 stack += [(before, False) for before in after.get(job, ())]

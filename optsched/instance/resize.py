@@ -208,9 +208,9 @@ def _still_running(table: JobTable, before: Cluster, after: Cluster) -> JobTable
         return table
 
     def there(pool: int, gpus: tuple[str, ...]) -> bool:
-        sizes = after.node_sizes[after.pools[pool].name]
-        places = (gpu.rpartition("/") for gpu in gpus)
-        return all(node in sizes and int(index) < sizes[node] for node, _, index in places)
+        sizes = after.pools[pool].node_gpus
+        places = ((after.find_node(node), int(index)) for node, _, index in (gpu.rpartition("/") for gpu in gpus))
+        return all(owner == pool and index < sizes[row] for (owner, row), index in places)
 
     kept = {job: place for job, place in table.running.items() if there(place[0], place[1])}
     return table if len(kept) == len(table.running) else replace(table, running=kept)

@@ -131,6 +131,17 @@ class JobNames:
             raise IndexError(index)
         return f"j{index}"
 
+    def __contains__(self, name: str) -> bool:
+        try:
+            self.index(name)
+        except KeyError:
+            return False
+        return True
+
+    def written(self) -> tuple[str, ...]:
+        """All names, written out."""
+        return tuple([f"j{row}" for row in range(self.count)]) if self._names is None else self._names
+
     def index(self, name: str) -> int:
         """Row of a job; raises KeyError."""
         if self._names is None:
@@ -139,7 +150,7 @@ class JobNames:
                 return row
             raise KeyError(name)
         if self._index is None:
-            self._index = {name: row for row, name in enumerate(self._names)}
+            self._index = dict(zip(self._names, range(self.count), strict=True))
         return self._index[name]
 
 
@@ -164,6 +175,9 @@ class JobTable:
         Interned ``gpus.levels``.
     running : mapping from job row to (pool row, GPU names, since)
     after : mapping from job row to rows of its predecessors
+    awaits : mapping from job row to names of all its predecessors
+        Of jobs that are to join another instance (`optsched.instance.revise`) and have a predecessor there; empty in an
+        instance that stands for itself.
     """
 
     names: JobNames
@@ -186,6 +200,7 @@ class JobTable:
     level_lists: tuple[tuple[int, ...], ...] = ()
     running: Mapping[int, tuple[int, tuple[str, ...], float | None]] = field(default_factory=dict)
     after: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    awaits: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.names)

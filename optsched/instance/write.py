@@ -39,6 +39,7 @@ def header_document(instance: Instance) -> dict[str, Any]:
                 }
             )
             for workload in workloads
+            if not workload.label
         },
         "tenants": [{"name": t.name, "weight": t.weight, "policy": t.policy} for t in instance.tenants],
         "constraints": list(instance.constraints),
@@ -163,7 +164,9 @@ def job_documents(instance: Instance, rows: Sequence[int] | None = None) -> list
         if row in table.running:
             pool, gpus, since = table.running[row]
             document["running"] = _without_empty({"pool": pools[pool].name, "gpus": list(gpus), "since": since})
-        if row in table.after:
+        if row in table.awaits:
+            document["after"] = list(table.awaits[row])
+        elif row in table.after:
             document["after"] = [table.names[before] for before in table.after[row]]
         if table.rates[row] >= 0:
             document["throughput"] = instance.rates.document(int(table.rates[row]))

@@ -159,4 +159,4 @@ def cluster_in_round(cluster: Cluster, reservations: Sequence[Reservation], now:
             state[rows[state[rows] == UP]] = RESERVED
             pool = replace(pool, node_state=state)
         pools.append(pool)
-    return replace(cluster, pools=tuple(pools))
+    return cluster.with_pools(tuple(pools))

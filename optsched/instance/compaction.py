@@ -1,0 +1,208 @@
+"""Canonical numbering: profiles, option lists and level lists that are in use, numbered in order of first use.
+
+Every instance is numbered in this way, however it was made: read from documents, arrays or npz, or revised from another
+one. Two that say the same in the same order then have the same arrays, to the last number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, hash_rows, ranges
+from optsched.instance.instance import Workload
+from optsched.instance.tables import OptionTable, RateTable
+
+ENTRY = ("place", "gpus", "nodes", "rate")
+"""Arrays of a `RateTable` over entries."""
+OPTION = ("pool", "gpus", "nodes", "share", "throughput", "duration", "value", "cost")
+"""Arrays of an `OptionTable` over options."""
+
+
+def first_use(index: IntArray) -> tuple[IntArray, IntArray]:
+    """Number the rows in use in order of their first use.
+
+    Parameters
+    ----------
+    index : IntArray, shape (N,)
+        Rows, -1 for none.
+
+    Returns
+    -------
+    index, old : IntArray, shapes (N,) and (rows in use,)
+        The new numbers, and the old row of each.
+    """
+    count, size = len(index), int(index.max(initial=-1)) + 1
+    first = np.full(size + 1, count, np.int64)
+    first[index[::-1]] = np.arange(count - 1, -1, -1)  # of several equal rows the last one written is the first one
+    old = np.flatnonzero(first[:size] < count).astype(np.int64)
+    if (np.diff(first[old]) < 0).any():
+        old = old[np.argsort(first[old])]
+    number = np.full(size + 1, -1, np.int64)
+    number[old] = np.arange(len(old))
+    return number[index], old
+
+
+def compact_rates(
+    rates: RateTable, workloads: tuple[Workload, ...], of_job: IntArray, same: IntArray | None = None
+) -> tuple[RateTable, tuple[Workload, ...], IntArray]:
+    """Profiles in order of first use, by the workloads and then by the jobs.
+
+    Parameters
+    ----------
+    rates : RateTable
+    workloads : tuple of Workload
+    of_job : IntArray, shape (jobs,)
+        Profile of each job, -1 for none.
+    same : IntArray, shape (P,), optional
+        Which profile stands for each of several that are equal (`equal_profiles`); without it they stay apart.
+    """
+    of_workload = np.array([workload.rates for workload in workloads], np.int64)
+    index = np.concatenate([of_workload, of_job])
+    if same is not None:
+        index = np.append(same, -1)[index]
+    index, old = first_use(index)
+    changed = np.flatnonzero(index[: len(workloads)] != of_workload).tolist()
+    if changed:
+        listed = list(workloads)
+        for row in changed:
+            listed[row] = replace(listed[row], rates=int(index[row]))
+        workloads = tuple(listed)
+    return take_profiles(rates, old), workloads, index[len(workloads) :]
+
+
+def take_profiles(rates: RateTable, rows: IntArray) -> RateTable:
+    """The profiles of these rows, in this order."""
+    if len(rows) == len(rates) and (rows == np.arange(len(rows))).all():
+        return rates
+    length = np.diff(rates.indptr)[rows]
+    entry = ranges(rates.indptr[rows], length)
+    columns = {name: getattr(rates, name)[entry] for name in ENTRY}
+    return RateTable(indptr=_pointers(length), **columns, places=rates.places)
+
+
+def join_profiles(first: RateTable, second: RateTable) -> RateTable:
+    """The profiles of both tables, one after the other."""
+    places = tuple(dict.fromkeys((*first.places, *second.places)))
+    if len(first) == 0 and places[: len(second.places)] == second.places:
+        return replace(second, places=places)
+    place = np.array([places.index(name) for name in second.places], np.int64)
+    return RateTable(
+        indptr=np.concatenate([first.indptr, second.indptr[1:] + first.indptr[-1]]),
+        place=np.concatenate([first.place, place[second.place]]),
+        gpus=np.concatenate([first.gpus, second.gpus]),
+        nodes=np.concatenate([first.nodes, second.nodes]),
+        rate=np.concatenate([first.rate, second.rate]),
+        places=places,
+    )
+
+
+def equal_profiles(rates: RateTable, split: int) -> IntArray:
+    """The first profile that has the same entries, in the same order, as each profile; shape (P,).
+
+    Those before row ``split`` differ from each other, and so do those from there on.
+    """
+    return _equal_lists(rates.indptr, [getattr(rates, name) for name in ENTRY], rates.rate, split)
+
+
+def _equal_lists(indptr: IntArray, columns: Sequence[AnyArray], telling: FloatArray, split: int) -> IntArray:
+    """The first list of rows that equals each list, to the last bit; list i has the rows from ``indptr[i]`` on.
+
+    Only lists that agree with one on the other side of ``split`` in the first value of a ``telling`` column are looked
+    at: there are few of these where a few lists join very many.
+    """
+    same = np.arange(len(indptr) - 1)
+    first = np.append(telling, np.nan)[np.where(np.diff(indptr) > 0, indptr[:-1], -1)]
+    some = np.concatenate([_among(first[:split], first[split:]), _among(first[split:], first[:split])])
+    if some.any():
+        lists = np.flatnonzero(some)
+        length = np.diff(indptr)[lists]
+        rows = ranges(indptr[lists], length)
+        same[lists] = lists[_equal_by_hash(_pointers(length), [column[rows] for column in columns])]
+    return same
+
+
+def _among(values: FloatArray, others: FloatArray) -> BoolArray:
+    """Which values are among others; NaN is among all that have a NaN."""
+    others = np.unique(others)
+    if len(others) == 0:
+        return np.zeros(len(values), bool)
+    found = others[np.minimum(np.searchsorted(others, values), len(others) - 1)]
+    same: BoolArray = (found == values) | (np.isnan(found) & np.isnan(values))
+    return same
+
+
+def _equal_by_hash(indptr: IntArray, columns: Sequence[AnyArray]) -> IntArray:
+    count, length = len(indptr) - 1, np.diff(indptr)
+    position = ranges(np.zeros(count, np.int64), length)
+    # The hash of a list is the sum of those of its rows; sums of unsigned numbers run over without harm.
+    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hash_rows([position, *columns]))])
+    _, first, group = np.unique(np.diff(total[indptr]), return_index=True, return_inverse=True)
+    stands: IntArray = first[group].astype(np.int64)
+    other = np.flatnonzero(stands != np.arange(count))
+    if len(other) == 0:
+        return stands
+    if (length[other] == length[stands[other]]).all():
+        one, two = (ranges(indptr[rows], length[rows]) for rows in (other, stands[other]))
+        if all(column[one].tobytes() == column[two].tobytes() for column in columns):
+            return stands
+    seen: dict[tuple[bytes, ...], int] = {}  # two hashes are equal by chance
+    bounds = zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)
+    keys = (tuple(column[start:stop].tobytes() for column in columns) for start, stop in bounds)
+    return np.array([seen.setdefault(key, row) for row, key in enumerate(keys)], np.int64)
+
+
+def join_options(first: OptionTable, second: OptionTable) -> OptionTable:
+    """The option lists of both tables, one after the other."""
+    return OptionTable(
+        indptr=np.concatenate([first.indptr, second.indptr[1:] + first.indptr[-1]]),
+        **{name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in OPTION},
+        uses=(*first.uses, *second.uses),
+        attributes=(*first.attributes, *second.attributes),
+    )
+
+
+def equal_options(options: OptionTable, split: int) -> IntArray:
+    """The first option list that equals each list, as `equal_profiles`; shape (O,)."""
+    same = _equal_lists(options.indptr, [getattr(options, name) for name in OPTION], options.duration, split)
+    seen: dict[tuple[int, str, str], int] = {}
+    for row in np.flatnonzero(np.bincount(same, minlength=len(same))[same] > 1).tolist():
+        mine = slice(options.indptr[row], options.indptr[row + 1])
+        key = (int(same[row]), repr(options.uses[mine]), repr(options.attributes[mine]))
+        same[row] = seen.setdefault(key, row)
+    return same
+
+
+def compact_options(
+    options: OptionTable, of_job: IntArray, same: IntArray | None = None
+) -> tuple[OptionTable, IntArray]:
+    """Option lists in order of first use by the jobs; ``same`` is that of `equal_options`, or they stay apart."""
+    if same is not None:
+        of_job = np.append(same, -1)[of_job]
+    index, old = first_use(of_job)
+    if len(old) == len(options) and (old == np.arange(len(old))).all():
+        return options, index
+    length = np.diff(options.indptr)[old]
+    option = ranges(options.indptr[old], length)
+    taken = option.tolist()
+    table = OptionTable(
+        indptr=_pointers(length),
+        **{name: getattr(options, name)[option] for name in OPTION},
+        uses=tuple([options.uses[row] for row in taken]),
+        attributes=tuple([options.attributes[row] for row in taken]),
+    )
+    return table, index
+
+
+def compact_levels(lists: Sequence[tuple[int, ...]], of_job: IntArray) -> tuple[tuple[tuple[int, ...], ...], IntArray]:
+    """Level lists in order of first use by the jobs; equal ones are kept once."""
+    seen: dict[tuple[int, ...], int] = {}
+    same = [seen.setdefault(levels, row) for row, levels in enumerate(lists)]
+    index, old = first_use(np.array([*same, -1], np.int64)[of_job])
+    return tuple(lists[row] for row in old.tolist()), index
+
+
+def _pointers(length: IntArray) -> IntArray:
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))

@@ -1,0 +1,216 @@
+"""Jobs of one instance beside some jobs of another: whose rows are whose, and what else goes with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from operator import is_, itemgetter
+from typing import TypeVar
+
+import numpy as np
+
+from optsched.arrays import IntArray
+from optsched.errors import InvalidInput, UsageError
+from optsched.instance.compaction import first_use
+from optsched.instance.instance import Colocation, Instance, Workload
+from optsched.instance.reading import show
+from optsched.instance.tables import JobNames
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where jobs go: the kept ones of an instance come first, in the order of ``kept``, then all that are added.
+
+    Attributes
+    ----------
+    kept : IntArray, shape (jobs that stay,)
+        Row before.
+    place : IntArray, shape (jobs before,)
+        Row after, -1 for jobs that leave.
+    in_order : bool
+        Whether those that stay keep their order.
+    """
+
+    kept: IntArray
+    place: IntArray
+    in_order: bool
+
+    @classmethod
+    def of(cls, rows: object, count: int) -> Rows:
+        """The rows of jobs that stay, among so many; each once."""
+        kept = np.asarray(rows)
+        if kept.ndim != 1 or (kept.dtype.kind not in "iu" and kept.size):
+            raise InvalidInput("rows", f"an array of {kept.dtype} of shape {kept.shape}", "rows of jobs")
+        kept = kept.astype(np.int64)
+        wrong = np.flatnonzero((kept < 0) | (kept >= count))
+        if len(wrong):
+            raise InvalidInput(f"rows[{wrong[0]}]", f"{kept[wrong[0]]}", f"a row of the {count} jobs")
+        place = np.full(count, -1, np.int64)
+        place[kept] = np.arange(len(kept))
+        twice = np.flatnonzero(place[kept] != np.arange(len(kept)))
+        if len(twice):
+            raise InvalidInput(f"rows[{twice[0]}]", f"{kept[twice[0]]} a second time", "each row once")
+        return cls(kept, place, bool((np.diff(kept) > 0).all()))
+
+    @property
+    def everything(self) -> bool:
+        """Whether all jobs stay where they are."""
+        return self.in_order and len(self.kept) == len(self.place)
+
+    def moved(self, by_row: Mapping[int, T]) -> dict[int, T]:
+        """What some rows have, by their rows afterwards, in the order of these; without jobs that leave."""
+        if self.everything or not by_row:
+            return dict(by_row)
+        after = self.place[np.fromiter(by_row, np.int64, len(by_row))].tolist()
+        pairs = [pair for pair in zip(after, by_row.values(), strict=True) if pair[0] >= 0]
+        return dict(pairs if self.in_order else sorted(pairs, key=itemgetter(0)))
+
+    def names(self, names: JobNames) -> tuple[str, ...]:
+        """Names of those that stay."""
+        if names.generated:
+            return tuple([f"j{row}" for row in self.kept.tolist()])
+        written = names.written()
+        if self.everything:
+            return written
+        if len(self.kept) < 2:
+            return tuple([written[row] for row in self.kept.tolist()])
+        return itemgetter(*self.kept.tolist())(written)  # type: ignore[no-any-return]
+
+
+def check_match(instance: Instance, added: Instance) -> None:
+    """Rows of pools and tenants must mean the same in both."""
+    if added.cluster is not instance.cluster:
+        ours, theirs = (tuple((pool.name, pool.gpu) for pool in one.cluster.pools) for one in (instance, added))
+        if ours != theirs:
+            raise UsageError("jobs of an instance with other pools cannot join this one")
+    if added.tenants != instance.tenants:
+        raise UsageError("jobs of an instance with other tenants cannot join this one")
+
+
+def joined_names(instance: Instance, rows: Rows, added: Instance | None) -> JobNames:
+    """Names of the jobs that stay and of those that are added, which must differ."""
+    names = instance.jobs_table.names
+    if added is None:
+        usual = names.generated and rows.in_order and len(rows.kept) - 1 == (rows.kept[-1] if len(rows.kept) else -1)
+        return JobNames(len(rows.kept), None if usual else rows.names(names))
+    new = added.jobs_table.names.written()
+    for row, name in enumerate(new):
+        if name in names and rows.place[names.index(name)] >= 0:
+            raise InvalidInput(f"added.jobs[{row}].id", f"{show(name)} a second time", "ids that differ")
+    everyone = (*rows.names(names), *new)
+    return JobNames(len(everyone), everyone)
+
+
+def joined_predecessors(
+    instance: Instance, rows: Rows, added: Instance | None
+) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[str, ...]]]:
+    """`JobTable.after` and `JobTable.awaits`; predecessors that left have done their part."""
+    table, place = instance.jobs_table, rows.place
+    after = rows.moved(table.after)
+    if after and not rows.everything:
+        moved = ((job, tuple(int(place[row]) for row in before)) for job, before in after.items())
+        stay = ((job, tuple(row for row in before if row >= 0)) for job, before in moved)
+        after = {job: before for job, before in stay if before}
+    if added is not None:
+        start, new = len(rows.kept), added.jobs_table
+        for job in sorted({*new.after, *new.awaits}):
+            if job in new.awaits:
+                known = (
+                    start + new.names.index(name) if name in new.names else int(place[table.names.index(name)])
+                    for name in new.awaits[job]
+                    if name in new.names or name in table.names
+                )
+                before = tuple(row for row in known if row >= 0)
+            else:
+                before = tuple(start + row for row in new.after[job])
+            if before:
+                after[start + job] = before
+    return after, rows.moved(table.awaits)
+
+
+@dataclass(frozen=True)
+class JoinedWorkloads:
+    """Workloads of two instances, and the row of each one's workloads among them (last: -1, for none)."""
+
+    workloads: tuple[Workload, ...]
+    first: IntArray
+    second: IntArray
+
+
+def joined_workloads(instance: Instance, added: Instance | None) -> JoinedWorkloads:
+    """The workloads of an instance, then those of the other that it lacks; rates of the latter come after its own."""
+    ours = instance.workloads
+    identity = np.append(np.arange(len(ours)), -1)
+    if added is None:
+        return JoinedWorkloads(ours, identity, identity)
+    theirs, shift = added.workloads, len(instance.rates)
+    shared = len(theirs) >= len(ours) and all(map(is_, theirs, ours))
+    rows = {} if shared else {workload.name: row for row, workload in enumerate(ours)}
+    places: list[int] = list(range(len(ours))) if shared else []
+    new: list[Workload] = []
+    for workload in theirs[len(places) :]:
+        row = rows.get(workload.name)
+        if row is None:
+            row = len(ours) + len(new)
+            new.append(replace(workload, rates=workload.rates + shift) if workload.rates >= 0 else workload)
+        elif not workload.label and not _same(ours[row], workload, instance, added):
+            raise UsageError(f"a workload {show(workload.name)} of other jobs is not what this instance says of it")
+        places.append(row)
+    return JoinedWorkloads((*ours, *new) if new else ours, identity, np.array([*places, -1], np.int64))
+
+
+def _same(one: Workload, other: Workload, instance: Instance, added: Instance) -> bool:
+    """Whether two workloads of one name say the same; their rates stand in different tables."""
+    rates = [None if w.rates < 0 else i.rates.document(w.rates) for w, i in ((one, instance), (other, added))]
+    return replace(one, rates=-1) == replace(other, rates=-1) and rates[0] == rates[1]
+
+
+def in_use(
+    workloads: tuple[Workload, ...], of_job: IntArray, colocation: tuple[Colocation, ...]
+) -> tuple[tuple[Workload, ...], IntArray | None]:
+    """The workloads without labels that no job names, labels last and in the order in which jobs name them.
+
+    A label that only a co-location entry names is a workload from now on.
+
+    Returns
+    -------
+    workloads : tuple of Workload
+    number : IntArray, shape (workloads before + 1,), or None
+        Row of each afterwards, -1 for those that are gone and for none; None where nothing moves.
+    """
+    label = np.array([workload.label for workload in workloads], bool)
+    if not label.any():
+        return workloads, None
+    _, named = first_use(np.where(np.append(label, False)[of_job], of_job, -1))
+    gone = label.copy()
+    gone[named] = False
+    colocated = {row for entry in colocation for row in entry.workloads or () if gone[row]}
+    order = [*np.flatnonzero(~label).tolist(), *sorted(colocated), *named.tolist()]
+    if not colocated and order == list(range(len(workloads))):
+        return workloads, None
+    number = np.full(len(workloads) + 1, -1, np.int64)
+    number[order] = np.arange(len(order))
+    return tuple([Workload(workloads[row].name) if row in colocated else workloads[row] for row in order]), number
+
+
+def joined_colocation(
+    entries: tuple[Colocation, ...], rows: Rows, workload: IntArray | None, added: Instance | None
+) -> tuple[Colocation, ...]:
+    """Co-location entries by rows afterwards, without those that name a job that leaves."""
+    start, kept = len(rows.kept), []
+    for entry in entries:
+        if entry.jobs is not None:
+            first, second = (int(rows.place[row]) for row in entry.jobs)
+            if first >= 0 and second >= 0:
+                kept.append(replace(entry, jobs=(first, second)))
+        elif entry.workloads is not None and workload is not None:
+            first, second = (int(workload[row]) for row in entry.workloads)
+            kept.append(replace(entry, workloads=(first, second)))
+        else:
+            kept.append(entry)
+    for entry in () if added is None else added.colocation:
+        if entry.jobs is not None:
+            kept.append(replace(entry, jobs=(entry.jobs[0] + start, entry.jobs[1] + start)))
+    return tuple(kept)
