@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray
-from optsched.candidates import Classes
 from optsched.errors import UsageError
 from optsched.program.arrays import LinearArrays
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
@@ -18,6 +18,9 @@ from optsched.program.linear import LinearProgram, Variables
 from optsched.program.ratio import Ratio
 from optsched.program.side_rows import SideRows
 from optsched.program.utility import Minimum, Total, Utility
+
+if TYPE_CHECKING:  # a process that only solves needs no candidates
+    from optsched.candidates import Classes
 
 LARGEST_LEVEL = 1e100
 """Levels that duals may point to; beyond, the terms of a tangent overflow."""

@@ -1,0 +1,5 @@
+"""Solvers in a process of their own, which can be killed: a hang or a crash costs one run and not the program."""
+
+from optsched.solvers.isolated.process import SolverProcess
+
+__all__ = ["SolverProcess"]

@@ -1,0 +1,348 @@
+"""`SolverProcess`: one child process, the runs that it serves, and what becomes of a run that it does not survive.
+
+    with SolverProcess(load_solver, memory=4e9) as process:
+        engine = Engine(process.load, "highs", Limits(time=2.0))
+
+Facts that shape this package: libraries look at their time limit when they please, so that a limit that is kept needs
+somebody who can kill; a library can hold Python's lock for as long as it runs, so that nothing in the same process can
+be trusted to act meanwhile; a process takes 0.3 s to import numpy and scipy, so that the next one is started as soon as
+one is killed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from optsched.errors import Interrupted, SolverCrashed, SolverUnavailable, UsageError
+from optsched.solution.values import Basis, Termination, Values
+from optsched.solvers.base import Limits, Progress, Solver
+from optsched.solvers.interrupt import interrupt_flag
+from optsched.solvers.isolated.child import STARTING, Late, Patience, SolverChild, size_words
+from optsched.solvers.isolated.messages import Address, Call, Failure, Prepare
+from optsched.solvers.isolated.session import IsolatedSession, IsolatedSolver
+from optsched.solvers.isolated.wire import Closed, Garbled, Unsendable
+
+ANSWERS: dict[str, tuple[type, ...]] = {
+    "run": (Values,),
+    "solve_conic": (Values,),
+    "solve_timeline": (Values,),
+    "basis": (Basis, type(None)),
+    "conflict": (np.ndarray,),
+}
+"""What the methods of solvers and sessions return."""
+
+log = logging.getLogger("optsched")
+
+
+class SolverProcess:
+    """A child process in which any solver can run, and that is killed when it does not answer.
+
+    Parameters
+    ----------
+    load : callable
+        Solver class by name (`optsched.registry.load_solver`).
+    memory : float, optional
+        Bytes that the process may take above what it needs for its imports (address space; Linux). What libraries
+        reserve and don't use counts too, so leave room: hundreds of MB rather than tens.
+    grace : float
+        Seconds after ``Limits.time`` at which a process that has not answered is killed; also those that it has after
+        Ctrl-C. A run without a time limit is waited for without end.
+
+    Notes
+    -----
+    A process serves one run at a time. Each run ends within ``Limits.time + grace`` seconds, in an answer or in
+    `SolverCrashed`; so does one that comes while the process still starts (about 0.4 s), which is left to start.
+    """
+
+    def __init__(self, load: Callable[[str], type[Solver]], *, memory: float | None = None, grace: float = 0.5) -> None:
+        if memory is not None and not (math.isfinite(memory) and memory > 0):
+            raise UsageError(f"memory: found {memory!r}, expected a number of bytes above 0")
+        if memory is not None and not sys.platform.startswith("linux"):
+            raise UsageError("memory: the memory of a process can be limited on Linux only")
+        if not (math.isfinite(grace) and grace >= 0):
+            raise UsageError(f"grace: found {grace!r}, expected a number of seconds, 0 or more")
+        self.memory = None if memory is None else int(memory)
+        self.grace = grace
+        self._load = load
+        self._classes: dict[type[Solver], type[IsolatedSolver]] = {}
+        self._versions: dict[Address, str] = {}
+        self._child: SolverChild | None = None
+        self._closed = threading.Event()
+        self._turn = threading.Lock()
+        self._holder: int | None = None
+        self.numbers = itertools.count(1)
+        """Numbers of calls and keys of sessions, each used once."""
+        self._forgotten: deque[int] = deque()
+
+    # --- what users call -------------------------------------------------------------------------------------------
+
+    def load(self, name: str) -> type[Solver]:
+        """A solver by name, with the name, capabilities and versions of the one that `load` knows, run in the process.
+
+        Raises
+        ------
+        SolverUnavailable
+            If the name is unknown; that it is not installed is told by ``version()``, as ever.
+        UsageError
+            If its class cannot be imported by another process.
+        """
+        original = self._load(name)
+        if original not in self._classes:
+            self._classes[original] = IsolatedSolver.of(original, self)
+        return self._classes[original]
+
+    def start(self) -> None:
+        """Start the process, if none runs, without waiting for it; it imports the solvers that were loaded so far.
+
+        Without this the first run starts it. Processes after that import the solvers that were used.
+        """
+        with self._held("?"):
+            if self._child is None or not self._child.usable:
+                self._start(*(owner.address for owner in self._classes.values()))
+
+    def close(self) -> None:
+        """Kill the process; a run that is under way in another thread ends in `SolverCrashed`."""
+        self._closed.set()
+        child = self._child
+        if child is not None:
+            child.stop()
+        if self._holder == threading.get_ident():
+            return  # called by a callback of a run, which ends now and drops the process
+        with self._turn:
+            self._drop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int | None:
+        """Number of the process, None if none runs."""
+        child = self._child
+        return child.pid if child is not None and child.usable else None
+
+    # --- what its solvers and sessions call ------------------------------------------------------------------------
+
+    def version(self, name: str, address: Address) -> str:
+        """Version of a solver, looked up in the process and remembered; raises `SolverUnavailable`."""
+        if address in self._versions:
+            return self._versions[address]
+        patience = Patience(STARTING)
+        with self._held(name), self._guarded(name, patience, f"was not imported within {STARTING:g} s and was killed"):
+            child = self._ready(patience, address)
+            if not isinstance(child.versions.get(address), str):  # else asked again: it may be installed by now
+                number = next(self.numbers)
+                child.send(Prepare(number, [address], self.memory), patience)
+                child.await_prepared(number, patience)
+            found = child.versions[address]
+        if isinstance(found, Failure):
+            raise found.error(name, "")
+        self._versions[address] = found
+        return found
+
+    def ask(
+        self,
+        solver: type[IsolatedSolver],
+        method: str,
+        arguments: tuple[Any, ...],
+        limits: Limits,
+        session: IsolatedSession | None = None,
+    ) -> Any:
+        """Call a method of a solver, or of a session of it, in the process, and wait for the answer.
+
+        Raises
+        ------
+        SolverCrashed
+            If the process was killed, died, or answered with garbage, or the solver raised anything unusual.
+        UsageError
+            If another thread waits for an answer, or the solver refuses an option.
+        """
+        seconds = None if limits.time is None else limits.time + self.grace
+        late = "" if seconds is None else f"did not answer within {seconds:.3g} s and was killed"
+        with self._held(solver.name), interrupt_flag() as interrupted:
+            patience = Patience(seconds, interrupted, self.grace)
+            try:
+                with self._guarded(solver.name, patience, late):
+                    return self._asked(solver, method, arguments, limits, session, patience)
+            except _Cut:
+                words = f"interrupted; solver {solver.name} did not answer within {self.grace:g} s and was killed"
+                if Values not in ANSWERS[method]:
+                    raise Interrupted(words) from None
+                return Values(Termination.INTERRUPTED, seconds=time.monotonic() - patience.started, words=words)
+
+    def holds(self, key: int) -> bool:
+        """Whether the process holds a session."""
+        child = self._child
+        return child is not None and child.usable and key in child.sessions
+
+    def forget(self, key: int) -> None:
+        """Drop a session at the next call; may be called from anywhere."""
+        self._forgotten.append(key)
+
+    # --- how -------------------------------------------------------------------------------------------------------
+
+    def _asked(
+        self,
+        solver: type[IsolatedSolver],
+        method: str,
+        arguments: tuple[Any, ...],
+        limits: Limits,
+        session: IsolatedSession | None,
+        patience: Patience,
+    ) -> Any:
+        child = self._ready(patience, solver.address)
+        patience.left()
+        patience.on_interrupt = child.interrupt
+        forgotten = tuple(self._forgotten.popleft() for _ in range(len(self._forgotten)))
+        child.sessions.difference_update(forgotten)
+        bare = replace(
+            limits.after(time.monotonic() - patience.started),
+            options=dict(limits.options), on_progress=None, on_log=None,
+        )  # fmt: skip
+        call = Call(
+            next(self.numbers), solver.address, method,
+            tuple(bare if item is limits else item for item in arguments),
+            forgotten=forgotten, progress=limits.on_progress is not None, log=limits.on_log is not None,
+        )  # fmt: skip
+        if session is None:
+            child.send(call, patience)
+            return self._answer(child, call, limits, solver.name, patience)
+        program, changes = session.shipment(session.key in child.sessions)
+        child.sessions.discard(session.key)  # until it has answered
+        child.send(replace(call, session=session.key, program=program, changes=changes), patience)
+        session.shipped()
+        answer = self._answer(child, call, limits, solver.name, patience)
+        child.sessions.add(session.key)
+        return answer
+
+    def _answer(self, child: SolverChild, call: Call, limits: Limits, name: str, patience: Patience) -> Any:
+        """Pass on what the process tells until it answers."""
+        while True:
+            reply = child.receive(patience)
+            if reply.number != call.number:  # a late word of a run before
+                continue
+            content = reply.content
+            if reply.kind == "answer" and isinstance(content, ANSWERS[call.method]):
+                return content
+            elif reply.kind == "failed" and isinstance(content, Failure):
+                if content.memory:
+                    self._replace()
+                raise content.error(name, "" if self.memory is None else size_words(self.memory))
+            elif reply.kind == "progress" and isinstance(content, Progress) and limits.on_progress is not None:
+                limits.on_progress(content)
+            elif reply.kind == "log" and isinstance(content, str) and limits.on_log is not None:
+                limits.on_log(content)
+            else:
+                expected = ANSWERS[call.method][0].__name__
+                raise Garbled(f"an {reply.kind} of type {type(content).__name__}, expected {expected}")
+
+    def _ready(self, patience: Patience, address: Address) -> SolverChild:
+        """A process that has told that it is there; starts one where none runs."""
+        child = self._child
+        if child is None or not child.usable:
+            child = self._start(address)
+        if not child.ready:
+            patience.until_ready = child.started + STARTING
+            child.await_prepared(0, patience)
+            patience.until_ready = math.inf
+            self._versions |= {key: found for key, found in child.versions.items() if isinstance(found, str)}
+        return child
+
+    def _start(self, *addresses: Address) -> SolverChild:
+        """A new process, which imports these solvers and those that were imported without harm before."""
+        self._drop()
+        child = self._child = SolverChild(list(dict.fromkeys((*self._versions, *addresses))), self.memory)
+        if self._closed.is_set():  # meanwhile, by another thread
+            self._drop()
+            raise SolverCrashed("the process of solvers was closed while it was started")
+        return child
+
+    def _drop(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+
+    def _replace(self) -> None:
+        """Kill the process, and start the next one without waiting for it."""
+        self._drop()
+        if not self._closed.is_set():
+            try:
+                self._start()
+            except SolverUnavailable as error:  # the next run tries again, and raises it then
+                log.warning("%s", error)
+
+    @contextmanager
+    def _held(self, name: str) -> Iterator[None]:
+        """One run at a time."""
+        if self._closed.is_set():
+            raise UsageError(f"solver {name}: its process is closed")
+        if not self._turn.acquire(blocking=False):
+            raise UsageError(
+                f"solver {name}: its process is at work on another run; give every thread a SolverProcess of its own"
+            )
+        self._holder = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._holder = None
+            if self._closed.is_set():
+                self._drop()
+            self._turn.release()
+
+    @contextmanager
+    def _guarded(self, name: str, patience: Patience, late: str) -> Iterator[None]:
+        """Make of all that can happen to a process what callers expect; a process out of step is replaced."""
+        try:
+            yield
+        except Late:
+            child = self._child
+            assert child is not None
+            waited = time.monotonic() - child.started
+            if child.ready or child.midway or waited >= STARTING:
+                self._replace()
+                words = late if child.ready else f"did not start within {STARTING:g} s and was killed"
+            else:  # the next run finds it ready
+                words = f"could not begin: its process was still starting after {waited:.2g} s"
+            if patience.told:
+                raise _Cut from None
+            log.warning("solver %s %s", name, words)
+            raise SolverCrashed(f"solver {name} {words}") from None
+        except Closed:
+            child, words = self._child, "was closed"
+            if child is not None and not self._closed.is_set():
+                words = child.how_it_ended() if child.ready else f"{child.how_it_ended()} while it started"
+                self._replace() if child.ready else self._drop()
+            log.warning("solver %s: its process %s", name, words)
+            raise SolverCrashed(f"solver {name}: its process {words}") from None
+        except Garbled as error:
+            self._replace()
+            log.warning("solver %s: its process sent %s", name, error)
+            raise SolverCrashed(f"solver {name}: its process sent {error}, and was killed") from None
+        except Unsendable as error:
+            raise UsageError(f"solver {name}: its input cannot be sent to another process ({error})") from None
+        except BaseException:  # as of a callback, or Ctrl-C for the second time: nobody waits for the answer any more
+            child = self._child
+            if child is not None and (child.midway or (child.ready and child.busy)):
+                self._drop()
+            raise
+
+
+class _Cut(Exception):
+    """Killed after Ctrl-C."""
