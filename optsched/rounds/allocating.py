@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from optsched.arrays import BoolArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.assembly import compile_for, constraints_in_force, make_formulation, model_of
 from optsched.candidates import Candidates, Classes, JobRows
 from optsched.engine import Engine
@@ -17,7 +17,7 @@ from optsched.errors import Interrupted, OptschedError
 from optsched.formulation import Formulation, SideConstraint
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
-from optsched.rounds.ledger import Ledger
+from optsched.registry import load_ranking
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.state import RoundState
 from optsched.solution import Solution
@@ -28,6 +28,23 @@ log = logging.getLogger("optsched")
 
 UNINTERRUPTED = "uninterrupted"
 """Kind of the side constraint that keeps jobs running that cannot be preempted."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What is known of a round that was planned before and that solving again need not give again.
+
+    Attributes
+    ----------
+    fallback : str, optional
+        Why it fell back.
+    key, fraction : arrays, optional
+        The allocation that a solver had when the clock stopped it, as a `Ledger` knows it.
+    """
+
+    fallback: str | None = None
+    key: IntArray | None = None
+    fraction: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +70,8 @@ class Answer:
         Place of each row in the order of a ranking.
     strict : bool
         Whether a job that has no room keeps all jobs behind it waiting.
+    recorded : Recorded, optional
+        What must be written down to plan this round again.
     """
 
     classes: Classes
@@ -66,6 +85,7 @@ class Answer:
     timings: Mapping[str, float] = field(default_factory=dict)
     place: IntArray | None = None
     strict: bool = False
+    recorded: Recorded | None = None
 
 
 def formulation_of(policy: RoundPolicy, instance: Instance, held: bool = False) -> Formulation:
@@ -89,6 +109,15 @@ def formulation_of(policy: RoundPolicy, instance: Instance, held: bool = False) 
     return chosen
 
 
+def check_policy(policy: RoundPolicy, instance: Instance) -> None:
+    """Refuse a policy that no round can be planned with; raises `UsageError` or `InvalidInput`."""
+    if policy.ranking is not None:
+        load_ranking(policy.ranking)(policy.options)
+        constraints_in_force(instance, policy.constraints)
+        return
+    formulation_of(policy, instance)
+
+
 def allocate(
     state: RoundState,
     instance: Instance,
@@ -96,6 +125,7 @@ def allocate(
     held: bool,
     load: Callable[[str], type[Solver]],
     model: PerformanceModel | None,
+    recorded: Recorded | None = None,
 ) -> Answer:
     """The allocation of the formulation; where there is none, the last one as far as it is still possible.
 
@@ -111,6 +141,8 @@ def allocate(
     load : callable
         Solver class by name.
     model : PerformanceModel, optional
+    recorded : Recorded, optional
+        What this round came to when it was planned before.
 
     Raises
     ------
@@ -125,17 +157,30 @@ def allocate(
     limits = Limits(policy.time_limit, policy.work_limit, policy.gap, threads=policy.threads, seed=policy.seed)
     engine = Engine(load, policy.solver, limits)
     engine.warm, engine.keep_basis = state.warm, True
-    solution, why = _solved(formulation, candidates, engine)
+    if recorded is None:
+        solution, why = _solved(formulation, candidates, engine)
+    else:
+        solution, why = None, recorded.fallback
     timings = {"compile": compiled, **engine.timings, "allocate": time.perf_counter() - started}
-    if solution is not None and solution.allocation is not None:
-        allocation = solution.allocation
+    allocation = None if solution is None else solution.allocation
+    if allocation is not None and solution is not None and solution.reproducible:
         return Answer(
             allocation.classes, allocation.rows, formulation.constraints, formulation.leaves_idle, solution, None,
             engine.ended, engine.warm_words, timings,
         )  # fmt: skip
     classes = candidates.classes(frozenset())
+    if allocation is not None:  # as it is recorded, so that planning again from the record gives the same plan
+        recorded = Recorded(None, keys_of(allocation.classes, allocation.rows), allocation.rows.fraction)
+    if recorded is not None and recorded.key is not None and recorded.fraction is not None:
+        rows = repaired(recorded.key, recorded.fraction, classes)
+        return Answer(
+            classes, rows, formulation.constraints, formulation.leaves_idle, solution, None,
+            None, engine.warm_words, timings, recorded=recorded,
+        )  # fmt: skip
+    claimed = np.flatnonzero(state.ledger.fraction > 0)
+    rows = repaired(state.ledger.key[claimed], state.ledger.fraction[claimed], classes)
     return Answer(
-        classes, repaired(state.ledger, classes), formulation.constraints, formulation.leaves_idle, None, why,
+        classes, rows, formulation.constraints, formulation.leaves_idle, None, why,
         state.warm, engine.warm_words, timings,
     )  # fmt: skip
 
@@ -160,10 +205,8 @@ def _solved(formulation: Formulation, candidates: Candidates, engine: Engine) ->
     return solution, None
 
 
-def repaired(ledger: Ledger, classes: Classes) -> JobRows:
-    """The allocation in force as far as its jobs and configurations still exist."""
-    claimed = np.flatnonzero(ledger.fraction > 0)
-    key = ledger.key[claimed]
+def repaired(key: IntArray, fraction: FloatArray, classes: Classes) -> JobRows:
+    """An allocation, as a `Ledger` knows it, as far as its jobs and configurations still exist."""
     mine, other = classes.of_job[key[:, 0]], _at(classes.of_job, key[:, 1])
     known = np.column_stack([classes.class_a, classes.class_b, configuration_labels(classes)])
     column = matched(known.T, np.column_stack([mine, other, key[:, 2:]]).T)
@@ -174,7 +217,7 @@ def repaired(ledger: Ledger, classes: Classes) -> JobRows:
     column, key, turned = column[possible], key[possible], turned[possible]
     rate, beside = classes.rate_a[column], classes.rate_b[column]
     return JobRows(
-        key[:, 0], key[:, 1], column, ledger.fraction[claimed][possible],
+        key[:, 0], key[:, 1], column, fraction[possible],
         np.where(turned, beside, rate), np.where(turned, rate, beside),
     )  # fmt: skip
 

@@ -79,6 +79,8 @@ class Plan:
         Why the plan does not follow a new allocation: then it follows the last one, as far as that is still possible.
     notices : tuple of str
         What the user should know of.
+    recorded : tuple of arrays, optional
+        Keys and fractions of an allocation at which the clock stopped a solver: solving again need not give it again.
     started_from : str
         How the solver started.
     timings : mapping
@@ -96,6 +98,7 @@ class Plan:
     solution: Solution | None
     fallback: str | None
     notices: tuple[str, ...] = ()
+    recorded: tuple[IntArray, FloatArray] | None = None
     started_from: str = ""
     timings: Mapping[str, float] = field(default_factory=dict)
 

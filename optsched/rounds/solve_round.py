@@ -13,7 +13,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.performance import PerformanceModel
 from optsched.registry import load_solver
-from optsched.rounds.allocating import Answer, allocate, keys_of
+from optsched.rounds.allocating import Answer, Recorded, allocate, keys_of
 from optsched.rounds.checking import broken_rules
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.plan import Held, Plan, Verdict
@@ -44,6 +44,7 @@ def solve_round(
     *,
     load: Callable[[str], type[Solver]] = load_solver,
     model: PerformanceModel | None = None,
+    recorded: Recorded | None = None,
 ) -> Plan:
     """Plan the coming round.
 
@@ -57,6 +58,8 @@ def solve_round(
         (`optsched.solvers.isolated.SolverProcess`).
     model : PerformanceModel, optional
         What throughputs come from (default: the model that the instance asks for).
+    recorded : Recorded, optional
+        What this round came to when it was planned before: no program is solved then.
 
     Returns
     -------
@@ -72,7 +75,8 @@ def solve_round(
     view = View.of(state)
     apart = view.outside | view.awaits
     if state.policy.ranking is None:
-        answer = allocate(state, view.instance, apart, bool((view.must & ~view.outside).any()), load, model)
+        held = bool((view.must & ~view.outside).any())
+        answer = allocate(state, view.instance, apart, held, load, model, recorded)
     else:
         answer = rank(state, view.instance, apart, model)
     allocated = time.perf_counter()
@@ -240,6 +244,7 @@ class _Round:
             solution=answer.solution,
             fallback=answer.fallback,
             notices=view.notices,
+            recorded=_recorded(answer.recorded),
             started_from=answer.started_from,
         )
 
@@ -268,6 +273,10 @@ class _Round:
         for job in np.flatnonzero(view.outside).tolist():
             told[job] = "it cannot be preempted, though its nodes take no more work"
         return told
+
+
+def _recorded(known: Recorded | None) -> tuple[IntArray, FloatArray] | None:
+    return None if known is None or known.key is None or known.fraction is None else (known.key, known.fraction)
 
 
 def _followed(ledger: Ledger, C: Classes, seats: Seats) -> Ledger:

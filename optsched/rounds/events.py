@@ -1,0 +1,248 @@
+"""What happens to a scheduler between its plans: events as documents, and what they do to a state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from optsched.arrays import BoolArray, IntArray
+from optsched.errors import InvalidInput, UsageError
+from optsched.instance import Instance
+from optsched.instance.documents import LARGEST, Document, Name, NodeState, NonNegative, Positive, Tuple
+from optsched.instance.reading import named, show, validate
+from optsched.instance.resize import resized
+from optsched.instance.revise import jobs_of_documents, with_columns, with_jobs, with_nodes
+from optsched.performance import Observations
+from optsched.rounds.learning import observations
+from optsched.rounds.state import Reservation, RoundState
+from optsched.rounds.transitions import advanced, stopped, with_instance, without_lost
+
+Time = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The state after an event, what a performance model can learn of it, and what the user should know."""
+
+    state: RoundState
+    notices: tuple[str, ...] = ()
+    observations: Observations | None = None
+
+
+class Event(Document):
+    """Something that happened at a time (seconds, never before the state's)."""
+
+    event: str
+    now: Time
+
+    def apply(self, state: RoundState) -> Outcome:
+        """What it does to a state of the same time; raises `InvalidInput` or `UsageError` and does nothing then."""
+        raise NotImplementedError
+
+
+class Submit(Event):
+    """Jobs, as in an instance document; one without an arrival arrives now."""
+
+    event: Literal["submit"] = "submit"
+    jobs: Tuple[dict[str, Any]]
+
+    def apply(self, state: RoundState) -> Outcome:
+        """See the class."""
+        documents = [{"arrival": state.now, **job} for job in self.jobs]
+        added = jobs_of_documents(state.instance, documents)
+        rows = np.arange(len(state.instance.jobs_table), dtype=np.int64)
+        return Outcome(with_instance(state, with_jobs(state.instance, rows, added), rows))
+
+
+class Leave(Event):
+    """Jobs that leave: they are complete, or not wanted any more."""
+
+    event: Literal["complete", "cancel"]
+    jobs: Tuple[Name]
+
+    def apply(self, state: RoundState) -> Outcome:
+        """See the class."""
+        gone = _mask(state.instance, self.jobs)
+        rows = np.flatnonzero(~gone)
+        return Outcome(with_instance(state, with_jobs(state.instance, rows), rows))
+
+
+class Stopped(Event):
+    """Jobs that stopped running, whatever the plan says, and wait."""
+
+    event: Literal["stopped"] = "stopped"
+    jobs: Tuple[Name]
+
+    def apply(self, state: RoundState) -> Outcome:
+        """See the class."""
+        return Outcome(stopped(state, _mask(state.instance, self.jobs)))
+
+
+class Measured(Document):
+    """What was measured of a job: steps done so far, or its throughput in steps/s as it runs now."""
+
+    steps: NonNegative | None = None
+    throughput: Positive | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> Measured:
+        if self.steps is None and self.throughput is None:
+            raise ValueError("steps, throughput, or both")
+        return self
+
+
+class Observe(Event):
+    """What was measured of jobs."""
+
+    event: Literal["observe"] = "observe"
+    jobs: dict[str, Measured]
+
+    def apply(self, state: RoundState) -> Outcome:
+        """See the class."""
+        instance = state.instance
+        table = instance.jobs_table
+        row = {name: _row(instance, name, f"jobs.{name}") for name in self.jobs}
+        done = table.steps_done.copy()
+        for name, told in self.jobs.items():
+            if told.steps is None:
+                continue
+            if told.steps > table.steps[row[name]]:
+                most = f"at most its {table.steps[row[name]]:g} steps"
+                raise InvalidInput(f"jobs.{name}.steps", show(told.steps), most)
+            done[row[name]] = told.steps
+        rates = {row[name]: told.throughput for name, told in self.jobs.items() if told.throughput is not None}
+        found, notices = observations(state, rates)
+        return Outcome(replace(state, instance=with_columns(instance, steps_done=done)), notices, found)
+
+
+class Nodes(Event):
+    """Nodes that change their state. What runs on a node that is down has stopped."""
+
+    event: Literal["nodes"] = "nodes"
+    states: dict[str, NodeState]
+
+    def apply(self, state: RoundState) -> Outcome:
+        """See the class."""
+        state, hit = without_lost(replace(state, instance=with_nodes(state.instance, self.states)))
+        return Outcome(state, tuple(f"job {name} stopped: a node that it held is down" for name in hit))
+
+
+class Reserve(Event):
+    """Nodes that take no work for some time. Jobs that cannot be preempted are not started there before."""
+
+    event: Literal["reserve"] = "reserve"
+    name: Name
+    nodes: Tuple[Name]
+    start: Time
+    end: Time
+
+    def apply(self, state: RoundState) -> Outcome:
+        """See the class."""
+        if not self.end > self.start:
+            raise InvalidInput("end", show(self.end), f"a time after the start ({self.start:g})")
+        if any(item.name == self.name for item in state.reservations):
+            raise InvalidInput("name", f"{show(self.name)} a second time", "names that differ")
+        for place, node in enumerate(self.nodes):
+            if state.instance.cluster.find_node(node)[0] < 0:
+                raise InvalidInput(f"nodes[{place}]", show(node), "the name of a node")
+        item = Reservation(self.nodes, self.start, self.end, self.name)
+        return Outcome(replace(state, reservations=(*state.reservations, item)))
+
+
+class Release(Event):
+    """A reservation that ends early, or is given up."""
+
+    event: Literal["release"] = "release"
+    name: Name
+
+    def apply(self, state: RoundState) -> Outcome:
+        """See the class."""
+        kept = tuple(item for item in state.reservations if item.name != self.name)
+        if len(kept) == len(state.reservations):
+            raise InvalidInput("name", show(self.name), "the name of a reservation")
+        return Outcome(replace(state, reservations=kept))
+
+
+class Resize(Event):
+    """Capacities that grow and shrink: GPUs of pools, their CPUs and memory, resources (`resized`)."""
+
+    event: Literal["resize"] = "resize"
+    add: dict[str, Annotated[float, Field(allow_inf_nan=False)]]
+
+    def apply(self, state: RoundState) -> Outcome:
+        """See the class."""
+        before, instance = state.instance.jobs_table.running, resized(state.instance, self.add)
+        instance = replace(instance, name=state.instance.name)
+        lost = np.zeros(len(instance.jobs_table), bool)
+        lost[[job for job in before if job not in instance.jobs_table.running]] = True
+        names = [instance.jobs_table.names[job] for job in np.flatnonzero(lost).tolist()]
+        state = replace(state, instance=replace(instance, jobs_table=state.instance.jobs_table))
+        return Outcome(
+            stopped(state, lost), tuple(f"job {name} stopped: a GPU that it held is gone" for name in names)
+        )  # fmt: skip
+
+
+class Update(Event):
+    """Other values of a job: weight, deadline, steps, whether it can be preempted, what a restart costs."""
+
+    event: Literal["update"] = "update"
+    job: Name
+    weight: Positive | None = None
+    deadline: Time | None = None
+    steps: Positive | None = None
+    preemptible: bool | None = None
+    restart_cost: NonNegative | None = None
+
+    fields: ClassVar[tuple[str, ...]] = ("weight", "deadline", "steps", "preemptible", "restart_cost")
+
+    def apply(self, state: RoundState) -> Outcome:
+        """See the class."""
+        row, table, columns = _row(state.instance, self.job, "job"), state.instance.jobs_table, {}
+        for name in self.fields:
+            value = getattr(self, name)
+            if value is not None:
+                columns[name] = getattr(table, name).copy()
+                columns[name][row] = value
+        if not columns:
+            raise InvalidInput("", "nothing to change", f"one of {', '.join(self.fields)}")
+        return Outcome(replace(state, instance=with_columns(state.instance, **columns)))
+
+
+KINDS: dict[str, type[Event]] = {
+    "submit": Submit, "complete": Leave, "cancel": Leave, "stopped": Stopped, "observe": Observe, "nodes": Nodes,
+    "reserve": Reserve, "release": Release, "resize": Resize, "update": Update,
+}  # fmt: skip
+
+
+def read_event(document: Mapping[str, Any]) -> Event:
+    """An event from its document; raises `InvalidInput`."""
+    kind = document.get("event")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InvalidInput("event", show(kind), f"one of {', '.join(KINDS)}")
+    return validate(KINDS[kind], dict(document))
+
+
+def after_event(state: RoundState, event: Event) -> Outcome:
+    """The state after an event, which counts as one of the state's time if it is older."""
+    with named(f"event {event.event}"):
+        return event.apply(advanced(state, max(event.now, state.now)))
+
+
+def _row(instance: Instance, name: str, path: str) -> int:
+    try:
+        return instance.jobs_table.names.index(name)
+    except KeyError:
+        raise InvalidInput(path, show(name), "the id of a job that is there") from None
+
+
+def _mask(instance: Instance, names: tuple[str, ...]) -> BoolArray:
+    mask = np.zeros(len(instance.jobs_table), bool)
+    rows: IntArray = np.array([_row(instance, name, f"jobs[{at}]") for at, name in enumerate(names)], np.int64)
+    if len(np.unique(rows)) < len(rows):
+        raise UsageError("jobs: a job stands twice, expected each once")
+    mask[rows] = True
+    return mask

@@ -1,0 +1,73 @@
+"""A state that events and plans change, with the performance model that learns beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from optsched.assembly import model_of
+from optsched.instance import Instance
+from optsched.performance import PerformanceModel, with_learnt
+from optsched.registry import load_solver
+from optsched.rounds.allocating import Recorded
+from optsched.rounds.events import Event, Outcome, after_event
+from optsched.rounds.plan import Plan
+from optsched.rounds.solve_round import solve_round
+from optsched.rounds.state import RoundState
+from optsched.rounds.transitions import advanced, followed
+from optsched.solvers import Solver
+
+
+class Living:
+    """What a scheduler is beside its journal and its solver's process; a journal's records make the same again.
+
+    Attributes
+    ----------
+    state : RoundState
+    plan : Plan, optional
+        The one that was made last.
+    """
+
+    def __init__(self, state: RoundState) -> None:
+        self.state = state
+        self.plan: Plan | None = None
+        self._model = model_of(state.instance)
+        self._modelled = state.instance
+
+    def after(self, event: Event) -> Outcome:
+        """What an event does; nothing changes before `accept`. Raises `InvalidInput` or `UsageError`."""
+        return after_event(self.state, event)
+
+    def accept(self, outcome: Outcome) -> None:
+        """Let an event have happened."""
+        self.state = outcome.state
+        if outcome.observations is not None:
+            self.model(self.state.instance).observe(outcome.observations)
+
+    def planned(
+        self, now: float, load: Callable[[str], type[Solver]] = load_solver, recorded: Recorded | None = None
+    ) -> tuple[RoundState, Plan]:
+        """The state at a time and its plan; nothing changes before `follow`."""
+        state = advanced(self.state, max(now, self.state.now))
+        return state, solve_round(state, load=load, model=self.model(state.instance), recorded=recorded)
+
+    def follow(self, state: RoundState, plan: Plan) -> None:
+        """Let a plan be carried out."""
+        self.state, self.plan = followed(state, plan), plan
+
+    def model(self, instance: Instance) -> PerformanceModel:
+        """The performance model of the instance as it is; what it has learnt goes on with it."""
+        before = self._modelled
+        if not (
+            before.workloads is instance.workloads
+            and before.rates is instance.rates
+            and before.cluster is instance.cluster
+        ):
+            self._model = model_of(replace(instance, performance=self.performance()))
+            self._modelled = instance
+        return self._model
+
+    def performance(self) -> Mapping[str, Any]:
+        """The performance object, with what the model has learnt."""
+        return with_learnt(self._model, self._modelled.performance)

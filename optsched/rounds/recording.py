@@ -1,0 +1,137 @@
+"""States and plans as they stand in a journal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import AnyArray
+from optsched.errors import InvalidInput
+from optsched.instance.archive import from_npz, to_npz
+from optsched.rounds.allocating import Recorded
+from optsched.rounds.ledger import Ledger
+from optsched.rounds.metrics import Metrics
+from optsched.rounds.plan import Plan
+from optsched.rounds.plan_document import metrics
+from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.service import Service
+from optsched.rounds.state import Reservation, RoundState
+from optsched.warm_start import WarmStart
+
+STATE = "optsched-round-state/1"
+
+
+def plan_digest(plan: Plan) -> str:
+    """A hash of all that a plan decides, and of what the next one depends on."""
+    told = {
+        "round": plan.number,
+        "now": plan.now,
+        "fallback": plan.fallback,
+        "running": [[job, *held] for job, held in plan.running.items()],
+    }
+    found = hashlib.blake2b(json.dumps(told).encode(), digest_size=16)
+    ledger = plan.ledger
+    parts: list[AnyArray] = [plan.verdict, plan.speed, ledger.key, ledger.fraction, ledger.owed, ledger.received]
+    if plan.warm is not None:
+        parts += [plan.warm.of_job, plan.warm.column, *plan.warm.columns.values(), *plan.warm.rows.values()]
+    for part in parts:
+        found.update(np.ascontiguousarray(part).tobytes())
+    return found.hexdigest()
+
+
+def plan_record(plan: Plan) -> dict[str, Any]:
+    """What the journal keeps of a plan: enough to make it again, to see that it is the same, and to show it."""
+    solution = plan.solution
+    record: dict[str, Any] = {
+        "event": "plan",
+        "round": plan.number,
+        "now": plan.now,
+        "digest": plan_digest(plan),
+        "fallback": plan.fallback,
+        "status": None if solution is None else solution.status.value,
+        "objective": None if solution is None else solution.objective,
+        "gap": None if solution is None else solution.gap,
+        "seconds": plan.timings.get("total"),
+        **metrics(plan),
+    }
+    if plan.recorded is not None:
+        key, fraction = plan.recorded
+        record["allocation"] = {"key": key.tolist(), "fraction": fraction.tolist()}
+    return record
+
+
+def recorded_of(record: Mapping[str, Any]) -> Recorded | None:
+    """What a plan's record says that solving again need not."""
+    if record["fallback"] is not None:
+        return Recorded(record["fallback"])
+    if "allocation" in record:
+        rows = record["allocation"]
+        key = np.array(rows["key"], np.int64).reshape(len(rows["fraction"]), -1)
+        return Recorded(None, key, np.array(rows["fraction"], np.float64))
+    return None
+
+
+def state_parts(
+    state: RoundState, performance: Mapping[str, Any], counted: Metrics
+) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """A state as a JSON document and arrays, with what its performance model has learnt, and the metrics."""
+    instance = replace(state.instance, performance=performance)
+    document = {
+        "format": STATE,
+        "round": state.number,
+        "now": state.now,
+        "policy": state.policy.model_dump(exclude_unset=True),
+        "reservations": [asdict(item) for item in state.reservations],
+        "metrics": counted.document(),
+    }
+    arrays: dict[str, AnyArray] = {"instance": np.frombuffer(to_npz(instance), np.uint8)}
+    arrays |= {f"ledger.{field.name}": getattr(state.ledger, field.name) for field in fields(Ledger)}
+    arrays |= {f"service.{field.name}": getattr(state.service, field.name) for field in fields(Service)}
+    warm = state.warm
+    if warm is not None:
+        arrays |= {"warm.of_job": warm.of_job, "warm.column": warm.column}
+        document["warm"] = {"columns": list(warm.columns), "rows": list(warm.rows)}
+        for kind, blocks in (("columns", warm.columns), ("rows", warm.rows)):
+            arrays |= {f"warm.{kind}.{number}": part for number, part in enumerate(blocks.values())}
+    return document, arrays
+
+
+def read_state(document: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> RoundState:
+    """The state that `state_parts` wrote.
+
+    Raises
+    ------
+    InvalidInput
+        It is of another format.
+    """
+    if document.get("format") != STATE:
+        raise InvalidInput("format", str(document.get("format")), f'"{STATE}"')
+    warm = None
+    if "warm" in document:
+        blocks = {
+            kind: {name: arrays[f"warm.{kind}.{number}"] for number, name in enumerate(document["warm"][kind])}
+            for kind in ("columns", "rows")
+        }
+        warm = WarmStart(arrays["warm.of_job"], arrays["warm.column"], blocks["columns"], blocks["rows"])
+    return RoundState(
+        instance=from_npz(arrays["instance"].tobytes()),
+        policy=RoundPolicy.model_validate(document["policy"]),
+        number=int(document["round"]),
+        ledger=Ledger(**{field.name: arrays[f"ledger.{field.name}"] for field in fields(Ledger)}),
+        service=Service(**{field.name: arrays[f"service.{field.name}"] for field in fields(Service)}),
+        warm=warm,
+        reservations=tuple(
+            Reservation(tuple(item["nodes"]), item["start"], item["end"], item["name"])
+            for item in document["reservations"]
+        ),
+    )
+
+
+def read_metrics(document: Mapping[str, Any]) -> Metrics:
+    """The metrics that `state_parts` wrote."""
+    return Metrics.read(document["metrics"])

@@ -1,0 +1,94 @@
+"""From a journal back to the state, and to the plan, of any round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from optsched.errors import InvalidInput, JournalError, UsageError
+from optsched.rounds.events import read_event
+from optsched.rounds.journal import Entry, Snapshot, read_from, read_latest
+from optsched.rounds.living import Living
+from optsched.rounds.metrics import Metrics
+from optsched.rounds.plan import Plan
+from optsched.rounds.recording import plan_digest, read_metrics, read_state, recorded_of
+from optsched.rounds.state import RoundState
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A round of a journal: the state that it was planned from, and its plan."""
+
+    state: RoundState
+    plan: Plan
+
+
+def recover(journal: str | Path) -> tuple[Living, Metrics]:
+    """What a scheduler was when its journal ended.
+
+    Raises
+    ------
+    JournalError
+        There is no journal, it is damaged, or its plans cannot be made again.
+    """
+    snapshot, entries = read_latest(journal)
+    living, metrics = _begun(journal, snapshot)
+    for _ in _replayed(journal, living, metrics, entries):
+        pass
+    return living, metrics
+
+
+def replay(journal: str | Path, number: int) -> Replayed:
+    """Plan a round of a journal again.
+
+    Raises
+    ------
+    UsageError
+        The journal has no such round, or not any more.
+    JournalError
+        There is no journal, it is damaged, or the plan cannot be made again.
+    """
+    snapshot, entries = read_from(journal, lambda document: int(document["round"]) <= number)
+    if snapshot is None:
+        raise UsageError(f"journal {journal} begins after round {number}: older snapshots were not kept")
+    living, metrics = _begun(journal, snapshot)
+    for found in _replayed(journal, living, metrics, entries):
+        if found.plan.number == number:
+            return found
+    last = living.state.number - 1
+    told = f"its last one is {last}" if last >= 0 else "no round was planned yet"
+    raise UsageError(f"journal {journal} has no round {number}: {told}")
+
+
+def _begun(journal: str | Path, snapshot: Snapshot | None) -> tuple[Living, Metrics]:
+    if snapshot is None:
+        raise JournalError(f"journal {journal} has no snapshot to begin from: the scheduler never started")
+    try:
+        return Living(read_state(snapshot.document, snapshot.arrays)), read_metrics(snapshot.document)
+    except (KeyError, InvalidInput, UsageError) as error:
+        raise JournalError(f"journal {journal}: the snapshot before record {snapshot.n} cannot be used: {error}") from None
+
+
+def _replayed(journal: str | Path, living: Living, metrics: Metrics, entries: Iterable[Entry]) -> Iterable[Replayed]:
+    """Let the records happen again; gives every round that they plan."""
+    for n, record in entries:
+        try:
+            if record.get("event") != "plan":
+                event = read_event({key: value for key, value in record.items() if key not in ("n", "crc")})
+                outcome = living.after(event)
+                living.accept(outcome)
+                metrics.take(event, outcome)
+                continue
+            state, plan = living.planned(float(record["now"]), recorded=recorded_of(record))
+        except (KeyError, InvalidInput, UsageError) as error:
+            raise JournalError(f"journal {journal}: record {n} cannot happen again: {error}") from None
+        found = plan_digest(plan)
+        if found != record["digest"]:
+            raise JournalError(
+                f"journal {journal}: round {record['round']} planned again is another plan (digest {found}, expected "
+                f"{record['digest']}): it was made by another version of optsched or of a solver"
+            )
+        living.follow(state, plan)
+        metrics.plan(plan, record.get("seconds"))
+        yield Replayed(state, plan)

@@ -1,0 +1,296 @@
+"""`Scheduler`: one state that lives; events change it, `solve` plans the next round, a journal remembers both."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from optsched.assembly import Performance, opened
+from optsched.errors import InvalidInput, JournalError, UsageError
+from optsched.instance import Instance
+from optsched.instance.reading import show, validate
+from optsched.registry import load_solver
+from optsched.rounds.allocating import check_policy
+from optsched.rounds.events import (
+    Event,
+    Leave,
+    Nodes,
+    Observe,
+    Release,
+    Reserve,
+    Resize,
+    Stopped,
+    Submit,
+    Update,
+)
+from optsched.rounds.journal import Journal
+from optsched.rounds.living import Living
+from optsched.rounds.metrics import Metrics
+from optsched.rounds.plan import Plan
+from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.recording import plan_record, state_parts
+from optsched.rounds.recovery import recover
+from optsched.rounds.state import RoundState
+from optsched.solvers.isolated import SolverProcess
+
+log = logging.getLogger("optsched")
+
+
+class Scheduler:
+    """Plans the rounds of a cluster whose jobs and nodes come and go.
+
+    Parameters
+    ----------
+    instance : Instance, or what `optsched.load` takes
+        The cluster, and the jobs that are there already.
+    policy : RoundPolicy or mapping, optional
+        How rounds are decided.
+    clock : callable, optional
+        Seconds; by default `time.time`. It is asked only where a call does not say when it is.
+    journal : path, optional
+        Folder of a journal, begun here. Every event is in it before it is acknowledged. `Scheduler.recover` goes on
+        with one.
+    snapshot_every : int
+        Rounds between two snapshots in the journal: recovery plans at most so many rounds again.
+    keep : int, optional
+        Snapshots that are kept, with all that came after the oldest of them; by default all.
+    fsync : bool
+        Whether the journal must survive a loss of power, and not only the end of the process.
+    isolate : bool
+        Whether solvers run in a process of their own, which is killed when the time of a round is up.
+    performance : mapping or path, optional
+        A performance object in the place of the instance's own.
+
+    Raises
+    ------
+    UsageError, InvalidInput
+        The policy or the instance make no sense.
+    JournalError
+        The journal cannot be begun.
+    """
+
+    def __init__(
+        self,
+        instance: Instance | str | Path,
+        policy: RoundPolicy | Mapping[str, Any] | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        journal: str | Path | None = None,
+        snapshot_every: int = 50,
+        keep: int | None = None,
+        fsync: bool = True,
+        isolate: bool = True,
+        performance: Performance | None = None,
+    ) -> None:
+        if not isinstance(policy, RoundPolicy):
+            policy = validate(RoundPolicy, dict(policy or {}), "policy")
+        living = Living(RoundState.first(opened(instance, performance), policy))
+        self._begin(living, clock, snapshot_every, isolate, Metrics())
+        if journal is not None:
+            self._journal = Journal.create(journal, fsync=fsync, keep=keep)
+            self._snapshot()
+
+    def _begin(
+        self, living: Living, clock: Callable[[], float], snapshot_every: int, isolate: bool, metrics: Metrics
+    ) -> None:
+        if snapshot_every < 1:
+            raise UsageError(f"snapshot_every: found {snapshot_every}, expected a whole number of at least 1")
+        check_policy(living.state.policy, living.state.instance)
+        self._living, self._clock, self._every = living, clock, snapshot_every
+        self._process = SolverProcess(load_solver) if isolate else None
+        self._journal: Journal | None = None
+        self._snapshot_of = -1
+        self.metrics = metrics
+
+    @classmethod
+    def recover(
+        cls,
+        journal: str | Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        snapshot_every: int = 50,
+        keep: int | None = None,
+        fsync: bool = True,
+        isolate: bool = True,
+    ) -> Self:
+        """Go on where a journal ends: with every event that was acknowledged, and the plan that was made last.
+
+        Raises
+        ------
+        JournalError
+            There is no journal, another process writes it, it is damaged, or its plans cannot be made again.
+        """
+        writer = Journal.open(journal, fsync=fsync, keep=keep)
+        try:
+            living, metrics = recover(journal)
+            self = cls.__new__(cls)
+            self._begin(living, clock, snapshot_every, isolate, metrics)
+            self._journal = writer
+        except BaseException:
+            writer.close()
+            raise
+        if writer.dropped:
+            log.warning("journal %s: %s", journal, writer.dropped)
+        return self
+
+    # --- what there is ----------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> RoundState:
+        """All that the next plan depends on."""
+        return self._living.state
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan that was made last."""
+        return self._living.plan
+
+    @property
+    def instance(self) -> Instance:
+        """The cluster with its jobs as they are now."""
+        return self.state.instance
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def submit(self, jobs: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, now: float | None = None) -> None:
+        """Take in a job, or several, as they stand in an instance document; without ``arrival`` they arrive now."""
+        documents = [dict(jobs)] if isinstance(jobs, Mapping) else [dict(job) for job in jobs]
+        self._take(Submit, now, jobs=documents)
+
+    def cancel(self, *jobs: str, now: float | None = None) -> None:
+        """Drop jobs."""
+        self._take(Leave, now, event="cancel", jobs=jobs)
+
+    def complete(self, *jobs: str, now: float | None = None) -> None:
+        """Jobs are done."""
+        self._take(Leave, now, event="complete", jobs=jobs)
+
+    def stopped(self, *jobs: str, now: float | None = None) -> None:
+        """Jobs do not run any more, whatever the plan says, and wait."""
+        self._take(Stopped, now, jobs=jobs)
+
+    def observe(
+        self, job: str, *, steps: float | None = None, throughput: float | None = None, now: float | None = None
+    ) -> None:
+        """What was measured of a job: steps done so far, its throughput (steps/s) as it runs now, or both."""
+        self.observe_many({job: {"steps": steps, "throughput": throughput}}, now=now)
+
+    def observe_many(self, jobs: Mapping[str, Mapping[str, float | None]], *, now: float | None = None) -> None:
+        """What was measured of several jobs at one time."""
+        told = {job: {key: value for key, value in measured.items() if value is not None} for job, measured in jobs.items()}
+        self._take(Observe, now, jobs=told)
+
+    def node_down(self, *nodes: str, now: float | None = None) -> None:
+        """Nodes fail: what runs on them has stopped."""
+        self._take(Nodes, now, states=dict.fromkeys(nodes, "down"))
+
+    def node_drain(self, *nodes: str, now: float | None = None) -> None:
+        """Nodes take no more work; jobs that can be preempted leave them with the next plan."""
+        self._take(Nodes, now, states=dict.fromkeys(nodes, "drain"))
+
+    def node_up(self, *nodes: str, now: float | None = None) -> None:
+        """Nodes take work again."""
+        self._take(Nodes, now, states=dict.fromkeys(nodes, "up"))
+
+    def reserve(self, name: str, nodes: Sequence[str], start: float, end: float, *, now: float | None = None) -> None:
+        """Nodes take no work from ``start`` to ``end`` (seconds), as for maintenance."""
+        self._take(Reserve, now, name=name, nodes=nodes, start=start, end=end)
+
+    def release(self, name: str, *, now: float | None = None) -> None:
+        """A reservation ends."""
+        self._take(Release, now, name=name)
+
+    def resize(self, add: Mapping[str, float], *, now: float | None = None) -> None:
+        """Capacities grow and shrink: ``{"v100": 8, "budget": -5}`` (`optsched.instance.resize`)."""
+        self._take(Resize, now, add={name: float(amount) for name, amount in add.items()})
+
+    def update(self, job: str, *, now: float | None = None, **fields: Any) -> None:
+        """A job gets another ``weight``, ``deadline``, ``steps``, ``preemptible`` or ``restart_cost``."""
+        self._take(Update, now, job=job, **fields)
+
+    def _take(self, kind: type[Event], now: float | None, **fields: Any) -> None:
+        """Check an event, write it down, and only then let it change the state."""
+        event = validate(kind, {**fields, "now": self._time(now)})
+        outcome = self._living.after(event)
+        if self._journal is not None:
+            self._journal.append(event.model_dump(mode="json", exclude_none=True))
+        self._living.accept(outcome)
+        self.metrics.take(event, outcome)
+        for notice in outcome.notices:
+            log.warning("%s", notice)
+
+    def _time(self, now: float | None) -> float:
+        """The time of a call; a clock that goes back stands still."""
+        given = self._clock() if now is None else now
+        if not isinstance(given, int | float) or isinstance(given, bool) or not abs(given) <= 1e100:
+            raise InvalidInput("now", show(given), "a finite number of seconds")
+        if given < self.state.now:
+            log.warning("the clock went back by %g s: time stands still", self.state.now - given)
+        return max(float(given), self.state.now)
+
+    # --- plans ------------------------------------------------------------------------------------------------------
+
+    def solve(self, now: float | None = None, *, dry_run: bool = False) -> Plan:
+        """Plan the round that begins now.
+
+        Parameters
+        ----------
+        now : float, optional
+            Seconds.
+        dry_run : bool
+            Only say what the plan would be: nothing changes, and nothing is written down.
+
+        Returns
+        -------
+        Plan
+            Whose actions (`Plan.diff`) the caller carries out. Where no solver answers in time, ``fallback`` says so.
+
+        Raises
+        ------
+        JournalError
+            The plan could not be written down: it is not in effect.
+        """
+        if not dry_run and self.state.number % self._every == 0 and self.state.number != self._snapshot_of:
+            self._snapshot()
+        load = load_solver if self._process is None else self._process.load
+        state, plan = self._living.planned(self._time(now), load)
+        if dry_run:
+            return plan
+        if self._journal is not None:
+            self._journal.append(plan_record(plan))
+        self._living.follow(state, plan)
+        self.metrics.plan(plan, plan.timings.get("total"))
+        for notice in plan.notices:
+            log.warning("%s", notice)
+        return plan
+
+    def _snapshot(self) -> None:
+        """Write the state down as a whole; a disk that is full costs the snapshot, not the plan."""
+        if self._journal is None:
+            return
+        try:
+            self._journal.snapshot(*state_parts(self.state, self._living.performance(), self.metrics))
+            self._snapshot_of = self.state.number
+        except JournalError as error:
+            if self.state.number == 0:
+                raise
+            log.warning("%s", error)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the solver's process and let go of the journal."""
+        if self._process is not None:
+            self._process.close()
+        if self._journal is not None:
+            self._journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
