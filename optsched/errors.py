@@ -44,6 +44,35 @@ class InvalidInput(OptschedError):
         super().__init__(f"{where}found {found}, expected {expected}")
 
 
+class JournalError(OptschedError):
+    """A scheduler's journal cannot be read or written: in use, closed, no room, no permission, or not there."""
+
+    exit_code = 2
+
+
+class JournalDamaged(JournalError):
+    """A journal holds what no writer left there, or lacks what one did; nothing of it is repaired.
+
+    Parameters
+    ----------
+    journal : str
+        The journal's folder.
+    file : str
+        The file in it that is wrong.
+    line : int | None
+        The line, counted from 1; None where it is the file as a whole.
+    found, expected : str
+        What stands there, and what should.
+    """
+
+    exit_code = 3
+
+    def __init__(self, journal: str, file: str, line: int | None, found: str, expected: str) -> None:
+        self.journal, self.file, self.line, self.found, self.expected = journal, file, line, found, expected
+        where = file if line is None else f"{file}, line {line}"
+        super().__init__(f"journal {journal} is damaged: {where}: found {found}, expected {expected}")
+
+
 class VerificationFailed(OptschedError):
     """A certificate does not hold, or a solution file does not agree with its instance."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -31,11 +30,11 @@ from optsched.instance.job_rules import as_column
 from optsched.instance.reading import parse_json, show, validate
 from optsched.instance.tables import ARRAY_FIELDS, JobNames, RateTable
 from optsched.instance.write import header_document, job_documents
+from optsched.npz import unzip_arrays, zip_arrays
 
 ARCHIVE = "optsched-instance-npz/1"
 JOB_FIELDS = {field: kind for field, kind in ARRAY_FIELDS.items() if field != "options"}
 RARE_FIELDS = tuple(RareDocument.model_fields)
-TIME_STAMP = (1980, 1, 1, 0, 0, 0)
 
 
 class ArchiveHeader(Document):
@@ -71,7 +70,7 @@ def to_npz(instance: Instance) -> bytes:
     if not table.names.generated:
         names = json.dumps([table.names[row] for row in range(len(table))])
         arrays["names"] = np.frombuffer(names.encode(), np.uint8)
-    return _zip(arrays)
+    return zip_arrays(arrays)
 
 
 def _rare_jobs(instance: Instance) -> list[tuple[int, dict[str, Any]]]:
@@ -85,35 +84,13 @@ def _rare_jobs(instance: Instance) -> list[tuple[int, dict[str, Any]]]:
     ]
 
 
-def _zip(arrays: dict[str, AnyArray]) -> bytes:
-    """np.savez_compressed with a fixed time stamp and system, so that the bytes depend on the arrays only."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, array in arrays.items():
-            entry = io.BytesIO()
-            np.lib.format.write_array(entry, np.ascontiguousarray(array), allow_pickle=False)
-            info = zipfile.ZipInfo(f"{name}.npy", TIME_STAMP)
-            info.create_system = 3
-            archive.writestr(info, entry.getvalue(), zipfile.ZIP_DEFLATED, compresslevel=1)
-    return buffer.getvalue()
-
-
-def _unzip(data: bytes) -> dict[str, AnyArray]:
-    """np.load, but reading every entry to its end, where its checksum is."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return {
-                name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(archive.read(name)), allow_pickle=False)
-                for name in archive.namelist()
-            }
-    except Exception as error:  # corrupted bytes make zipfile, zlib and numpy raise a dozen types
-        found = f"an npz file that can't be read ({show(str(error) or type(error).__name__)})"
-        raise InvalidInput("", found, "an npz file written by optsched") from None
-
-
 def from_npz(data: bytes) -> Instance:
     """Read what `to_npz` wrote, validating it like any other input."""
-    arrays = _unzip(data)
+    try:
+        arrays = unzip_arrays(io.BytesIO(data))
+    except ValueError as error:
+        found = f"an npz file that can't be read ({show(str(error))})"
+        raise InvalidInput("", found, "an npz file written by optsched") from None
     header = validate(ArchiveHeader, _json(arrays, "header"), "header")
     job_arrays = {
         field: as_column(f"jobs_{field}", _get(arrays, f"jobs_{field}"), kind, header.count)

@@ -30,16 +30,16 @@ def observations(state: RoundState, rates: Mapping[int, float]) -> tuple[Observa
     if not rows:
         return None, tuple(notices)
     key = ledger.key[rows]
-    job = key[:, 0]
-    own = table.rates[job] >= 0
+    jobs = key[:, 0]
+    own = table.rates[jobs] >= 0
     of_workload = np.array([*(workload.rates for workload in state.instance.workloads), -1], np.int64)
     batch = JobBatch(
-        table.workload[job], np.where(own, table.rates[job], of_workload[table.workload[job]]), own,
-        table.gpus_min[job],
+        table.workload[jobs], np.where(own, table.rates[jobs], of_workload[table.workload[jobs]]), own,
+        table.gpus_min[jobs],
     )  # fmt: skip
     configurations = Configurations(
         pool=key[:, 2], gpus=key[:, 3], nodes=key[:, 4], share=np.ascontiguousarray(key[:, 8]).view(np.float64),
         attributes=np.zeros(len(rows), np.int64), attribute_sets=({},),
     )  # fmt: skip
-    rate = np.array([rates[one] for one in job.tolist()])
+    rate = np.array([rates[one] for one in jobs.tolist()])
     return Observations(batch, configurations, np.arange(len(rows), dtype=np.int64), rate), tuple(notices)

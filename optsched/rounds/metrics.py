@@ -124,7 +124,8 @@ class Metrics:
 
 def _told(name: str, kind: str, help_text: str, values: list[tuple[str, Any]]) -> list[str]:
     name = PREFIX + name
-    return [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}", *(f"{name}{label} {value}" for label, value in values)]
+    head = [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
+    return head + [f"{name}{label} {value}" for label, value in values]
 
 
 def _escaped(text: str) -> str:

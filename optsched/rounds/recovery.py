@@ -67,7 +67,8 @@ def _begun(journal: str | Path, snapshot: Snapshot | None) -> tuple[Living, Metr
     try:
         return Living(read_state(snapshot.document, snapshot.arrays)), read_metrics(snapshot.document)
     except (KeyError, InvalidInput, UsageError) as error:
-        raise JournalError(f"journal {journal}: the snapshot before record {snapshot.n} cannot be used: {error}") from None
+        told = f"the snapshot before record {snapshot.n} cannot be used: {error}"
+        raise JournalError(f"journal {journal}: {told}") from None
 
 
 def _replayed(journal: str | Path, living: Living, metrics: Metrics, entries: Iterable[Entry]) -> Iterable[Replayed]:

@@ -90,6 +90,7 @@ class Scheduler:
             policy = validate(RoundPolicy, dict(policy or {}), "policy")
         living = Living(RoundState.first(opened(instance, performance), policy))
         self._begin(living, clock, snapshot_every, isolate, Metrics())
+        self._journal: Journal | None = None
         if journal is not None:
             self._journal = Journal.create(journal, fsync=fsync, keep=keep)
             self._snapshot()
@@ -102,7 +103,6 @@ class Scheduler:
         check_policy(living.state.policy, living.state.instance)
         self._living, self._clock, self._every = living, clock, snapshot_every
         self._process = SolverProcess(load_solver) if isolate else None
-        self._journal: Journal | None = None
         self._snapshot_of = -1
         self.metrics = metrics
 
@@ -181,8 +181,10 @@ class Scheduler:
 
     def observe_many(self, jobs: Mapping[str, Mapping[str, float | None]], *, now: float | None = None) -> None:
         """What was measured of several jobs at one time."""
-        told = {job: {key: value for key, value in measured.items() if value is not None} for job, measured in jobs.items()}
-        self._take(Observe, now, jobs=told)
+        known = {
+            job: {key: value for key, value in told.items() if value is not None} for job, told in jobs.items()
+        }  # fmt: skip
+        self._take(Observe, now, jobs=known)
 
     def node_down(self, *nodes: str, now: float | None = None) -> None:
         """Nodes fail: what runs on them has stopped."""

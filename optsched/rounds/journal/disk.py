@@ -1,0 +1,89 @@
+"""The few things that a journal asks of a disk. Each of them happens, or raises OSError."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from io import FileIO
+from pathlib import Path
+
+TEMPORARY = ".writing-"
+"""How the name of a file begins that is not yet what it is going to be; such a file means nothing."""
+
+
+def open_to_append(path: Path, new: bool = False) -> FileIO:
+    """A file that every write makes longer; made if it is not there, or, if it is to be ``new``, refused if it is."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if new else 0)
+    return FileIO(os.open(path, flags, 0o666), "ab")
+
+
+def write(file: FileIO, data: bytes) -> None:
+    """Hand all bytes to the system, which may take them piece by piece."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def sync(file: FileIO) -> None:
+    """Wait until the bytes of a file, and its length, would survive a loss of power."""
+    getattr(os, "fdatasync", os.fsync)(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """The same for the names in a folder."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def truncate(file: FileIO, size: int) -> None:
+    """Take away what stands after the first ``size`` bytes."""
+    file.truncate(size)
+
+
+def write_temporary(target: Path, data: bytes, durable: bool) -> Path:
+    """A file beside the target with these bytes, to be renamed to it; none if that fails."""
+    temporary = target.with_name(f"{TEMPORARY}{target.name}")
+    try:
+        with FileIO(temporary, "w") as file:
+            write(file, data)
+            if durable:
+                sync(file)
+    except BaseException:
+        remove_temporary(temporary)
+        raise
+    return temporary
+
+
+def rename(temporary: Path, target: Path) -> None:
+    """Put a file in the place of its target, which is one or the other at every moment."""
+    temporary.replace(target)
+
+
+def remove_temporary(temporary: Path) -> None:
+    """Try to; one that stays means nothing, and is removed when the journal is opened."""
+    with contextlib.suppress(OSError):
+        temporary.unlink(missing_ok=True)
+
+
+def lock(path: Path) -> FileIO:
+    """Open a file that one process has for itself until it closes it or ends, however it ends.
+
+    BlockingIOError if another has it. The number of the process stands in the file, for people.
+    """
+    file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.pwrite(file.fileno(), f"{os.getpid():>20}\n".encode(), 0)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def lock_holder(path: Path) -> str:
+    """The number of the process that locked a file last, as it stands there."""
+    return path.read_text(errors="replace").strip()

@@ -1,0 +1,312 @@
+"""Writing a journal: a record is on the disk when `append` returns, or it is not in the journal at all."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from optsched.arrays import AnyArray
+from optsched.errors import JournalError, UsageError
+from optsched.rounds.journal import disk
+from optsched.rounds.journal.creation import cannot_write, lock_journal, make_journal
+from optsched.rounds.journal.layout import (
+    HEADER,
+    check_journal,
+    check_layout,
+    list_folder,
+    reading,
+    segment_path,
+    snapshot_path,
+)
+from optsched.rounds.journal.records import encode_line
+from optsched.rounds.journal.segments import SegmentReader
+from optsched.rounds.journal.snapshots import encode_snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where the next record goes: its number, the bytes before it in its segment, the checksum of the line before."""
+
+    n: int
+    size: int
+    check: int
+
+
+class Journal:
+    """A journal that this process alone writes, until it is closed; made by `create` and `open`.
+
+    One thread at a time may use it. A forked child does not have it: its copy is closed, and holds no lock.
+
+    Attributes
+    ----------
+    path : Path
+        The journal's folder.
+    dropped : str
+        What `open` took away at the end, in words: a line that a writer had not finished. Empty if there was none.
+    """
+
+    def __init__(self, path: Path, lock: FileIO, durable: bool, keep: int | None) -> None:
+        self.path, self.dropped = path, ""
+        self._lock, self._durable, self._keep = lock, durable, keep
+        self._refusal = ""
+        self._start, self._end = self._find_end()
+        try:
+            self._file = self._open_end()
+        except OSError as error:
+            raise cannot_write(path, error) from None
+        os.register_at_fork(after_in_child=partial(_call, weakref.WeakMethod(self.close)))
+
+    @classmethod
+    def create(cls, path: str | Path, *, fsync: bool = True, keep: int | None = None) -> Self:
+        """Begin a journal in a folder that is empty or not there yet.
+
+        Parameters
+        ----------
+        path : str or Path
+            The folder; the one that it is in must exist.
+        fsync : bool
+            Whether what is written must survive a loss of power. Without, it survives the end of the process alone.
+        keep : int, optional
+            How many snapshots are kept, with all records after the oldest of them. None: everything.
+
+        Raises
+        ------
+        JournalError
+            If something else is there, or the disk refuses.
+        """
+        _check_keep(keep)
+        return cls._with_lock(Path(path), make_journal(Path(path), fsync), fsync, keep)
+
+    @classmethod
+    def open(cls, path: str | Path, *, create: bool = False, fsync: bool = True, keep: int | None = None) -> Self:
+        """Go on with a journal; with ``create``, begin it if there is none. Other parameters as for `create`.
+
+        The last segment is read and checked. A last line that is not whole is taken away, and `dropped` says so.
+
+        Raises
+        ------
+        JournalError
+            If there is no journal, it is in use, or the disk refuses; `JournalDamaged` if anything but the end of the
+            last segment is wrong, which is left as it is.
+        """
+        if create and not (Path(path) / HEADER).exists():
+            return cls.create(path, fsync=fsync, keep=keep)
+        _check_keep(keep)
+        folder = check_journal(path)
+        return cls._with_lock(folder, lock_journal(folder), fsync, keep)
+
+    @classmethod
+    def _with_lock(cls, folder: Path, lock: FileIO, durable: bool, keep: int | None) -> Self:
+        try:
+            return cls(folder, lock, durable, keep)
+        except BaseException:
+            lock.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def next_n(self) -> int:
+        """The number that the next record gets."""
+        return self._end.n
+
+    def append(self, record: dict[str, Any]) -> int:
+        """Write a record; returns its number once it is safe.
+
+        Raises
+        ------
+        InvalidInput
+            If the record is no JSON object, or has one of the keys ``n`` and ``crc``.
+        JournalError
+            If it could not be written: then it is not in the journal. A later call succeeds where the reason has gone,
+            unless the message says that the journal must be opened again.
+        """
+        return self.append_many([record])[0]
+
+    def append_many(self, records: Iterable[dict[str, Any]]) -> range:
+        """Write records, waiting for the disk once; returns their numbers once all are safe.
+
+        Errors as for `append`: none of them is taken in then. If the process ends meanwhile, the first few of them may
+        be found.
+        """
+        self._check_usable()
+        n, check = self._end.n, self._end.check
+        lines: list[bytes] = []
+        for record in records:
+            line, check = encode_line(n + len(lines), record, check)
+            lines.append(line)
+        numbers = range(n, n + len(lines))
+        if lines:
+            data = b"".join(lines)
+            self._write(data, _End(numbers.stop, self._end.size + len(data), check))
+        return numbers
+
+    def snapshot(self, document: dict[str, Any], arrays: Mapping[str, AnyArray]) -> int:
+        """Write the state before the next record, and begin a new segment; returns that record's number.
+
+        Afterwards, snapshots and segments beyond those to keep are deleted.
+
+        Parameters
+        ----------
+        document : dict
+            A JSON object.
+        arrays : mapping of str to array
+            Arrays without Python objects; names of letters, digits, ``_``, ``.`` and ``-``.
+
+        Raises
+        ------
+        InvalidInput
+            If document or arrays are not that.
+        JournalError
+            If the disk refuses: older snapshots are all there then, and records can be appended as before.
+        """
+        self._check_usable()
+        n = self._end.n
+        data, target = encode_snapshot(n, document, arrays), snapshot_path(self.path, n)
+        lost = f"the snapshot before record {n} was not taken"
+        try:
+            temporary = disk.write_temporary(target, data, self._durable)
+            try:
+                self._begin_segment(n)  # first, so that no snapshot is ever without its segment
+                disk.rename(temporary, target)
+            except BaseException:
+                disk.remove_temporary(temporary)
+                raise
+            lost = f"the snapshot before record {n} is there, but may not survive a loss of power"
+            self._sync_folder()
+            lost = f"the snapshot before record {n} was taken, but older files could not be deleted"
+            self._delete_older()
+        except OSError as error:
+            raise cannot_write(self.path, error, lost) from None
+        return n
+
+    def close(self) -> None:
+        """Let others write the journal."""
+        self._refusal = f"journal {self.path} is closed"
+        self._file.close()
+        self._lock.close()
+
+    def _find_end(self) -> tuple[int, _End]:
+        """The start of the last segment, and its end."""
+        with reading(self.path):
+            layout = list_folder(self.path)
+            check_layout(self.path, layout)
+            segment = SegmentReader(self.path, layout.segments[-1])
+            try:
+                for _ in segment.lines():
+                    pass
+            finally:
+                segment.close()
+        if segment.torn:
+            line = segment.n - segment.start + 1
+            self.dropped = f"{segment.path.name}, line {line}: {segment.torn}; record {segment.n} was never finished"
+        return segment.start, _End(segment.n, segment.position, segment.check)
+
+    def _open_end(self) -> FileIO:
+        """The last segment, nothing after its last whole line, and all that was written before made safe."""
+        for temporary in self.path.glob(f"{disk.TEMPORARY}*"):
+            temporary.unlink()
+        file = disk.open_to_append(segment_path(self.path, self._start))
+        try:
+            if self.dropped:
+                disk.truncate(file, self._end.size)
+            if self._durable:  # whoever wrote it may have ended before it was
+                disk.sync(file)
+            self._sync_folder()
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _check_usable(self) -> None:
+        if self._refusal:
+            raise JournalError(self._refusal)
+
+    def _refuse(self, reason: str) -> None:
+        self._refusal = f"journal {self.path} takes nothing more until it is opened again: {reason}"
+
+    def _write(self, data: bytes, end: _End) -> None:
+        """Make the segment end there, or as before."""
+        self._refuse("a write was broken off")  # by whatever makes us leave before this is undone
+        try:
+            disk.write(self._file, data)
+            if self._durable:
+                disk.sync(self._file)
+            self._end = end
+        except BaseException as error:
+            first, last = self._end.n, end.n - 1
+            lost = f"record {first} was" if first == last else f"records {first} to {last} were"
+            try:
+                disk.truncate(self._file, self._end.size)
+                if self._durable:
+                    disk.sync(self._file)
+                self._refusal = ""
+                lost = f"{lost} not taken in"
+            except OSError as second:
+                self._refuse(f"what a failed write left could not be taken away ({second.strerror})")
+                lost = (
+                    f"{lost} not taken in for sure, as the disk does not take them away either; open the journal again"
+                )
+            if isinstance(error, OSError):
+                raise cannot_write(self.path, error, lost) from None
+            raise
+        self._refusal = ""
+
+    def _begin_segment(self, n: int) -> None:
+        """Let the next record be the first of a new segment, or leave all as it is."""
+        if self._start == n:
+            return
+        path = segment_path(self.path, n)
+        self._refuse("a segment was begun, but not for sure")
+        try:
+            disk.open_to_append(path, new=True).close()
+            self._sync_folder()
+        except BaseException as error:
+            if not isinstance(error, FileExistsError):  # else somebody writes here who does not ask for the lock
+                path.unlink(missing_ok=True)
+                self._refusal = ""
+            raise
+        file = disk.open_to_append(path)
+        self._file.close()
+        self._file, self._start, self._end = file, n, _End(n, 0, 0)
+        self._refusal = ""
+
+    def _delete_older(self) -> None:
+        """Delete from the oldest on, and snapshots before segments, so that what is left is always a whole journal."""
+        layout = list_folder(self.path)
+        if self._keep is None or len(layout.snapshots) < self._keep:
+            return
+        oldest = layout.snapshots[-self._keep]
+        for n in layout.snapshots[: -self._keep]:
+            snapshot_path(self.path, n).unlink()
+        self._sync_folder()
+        for start in layout.segments:
+            if start < oldest:
+                segment_path(self.path, start).unlink()
+
+    def _sync_folder(self) -> None:
+        if self._durable:
+            disk.sync_folder(self.path)
+
+
+def _check_keep(keep: int | None) -> None:
+    if keep is not None and keep < 1:
+        raise UsageError(f"keep: found {keep}, expected 1 or more, or None for all")
+
+
+def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:
+    """Call a method if its object is still there."""
+    bound = method()
+    if bound is not None:
+        bound()
