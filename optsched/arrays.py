@@ -71,6 +71,14 @@ def hash_rows(columns: Sequence[AnyArray]) -> NDArray[np.uint64]:
     return _hash_rows([_as_bits(column) for column in columns])
 
 
+def hash_lists(indptr: IntArray, columns: Sequence[AnyArray]) -> NDArray[np.uint64]:
+    """A 64-bit hash of each list of rows, where list i has the rows ``indptr[i]:indptr[i + 1]`` of the columns."""
+    position = ranges(np.zeros(len(indptr) - 1, np.int64), np.diff(indptr))
+    # The sum of the hashes of its rows, each with its place in the list; unsigned sums run over without harm.
+    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hash_rows([position, *columns]))])
+    return np.diff(total[indptr])
+
+
 def _as_bits(column: AnyArray) -> NDArray[np.uint64]:
     if column.dtype.kind == "f":
         return (np.asarray(column, np.float64) + 0.0).view(np.uint64)  # + 0.0 turns -0.0 into 0.0

@@ -13,7 +13,7 @@ from optsched.errors import InvalidInput, UsageError
 from optsched.formulation import Extend, Formulation, SideConstraint, options_from
 from optsched.instance import Instance, read_instance
 from optsched.instance.reading import named, show
-from optsched.performance import PerformanceModel
+from optsched.performance import PerformanceModel, with_learnt
 from optsched.performance.composed import MODELS, OF, Chain, ComposedModel
 from optsched.performance.files import check_performance, read_model
 from optsched.performance.paths import PERFORMANCE, below
@@ -70,6 +70,16 @@ def _check_file(instance: Instance, file: str | Path) -> None:
 def model_of(instance: Instance) -> PerformanceModel:
     """The performance model that an instance asks for."""
     return make_model(instance, instance.performance)
+
+
+def remembering(instance: Instance, model: PerformanceModel) -> Instance:
+    """The instance with what the model of its performance object has learnt in that object.
+
+    `model_of` makes a model of it that predicts and learns on in the same way, to the last bit. It need not be the
+    instance that the model was made for: what was learnt goes by names. So a model is carried over to an instance whose
+    jobs, workloads or nodes have changed, as models know their own instance's rows alone.
+    """
+    return replace(instance, performance=with_learnt(model, instance.performance))
 
 
 def make_model(instance: Instance, document: Any, path: str = PERFORMANCE) -> PerformanceModel:

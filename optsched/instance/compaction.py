@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, hash_rows, ranges
+from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, hash_lists, ranges
 from optsched.instance.instance import Workload
 from optsched.instance.tables import OptionTable, RateTable
 
@@ -136,10 +136,7 @@ def _among(values: FloatArray, others: FloatArray) -> BoolArray:
 
 def _equal_by_hash(indptr: IntArray, columns: Sequence[AnyArray]) -> IntArray:
     count, length = len(indptr) - 1, np.diff(indptr)
-    position = ranges(np.zeros(count, np.int64), length)
-    # The hash of a list is the sum of those of its rows; sums of unsigned numbers run over without harm.
-    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hash_rows([position, *columns]))])
-    _, first, group = np.unique(np.diff(total[indptr]), return_index=True, return_inverse=True)
+    _, first, group = np.unique(hash_lists(indptr, columns), return_index=True, return_inverse=True)
     stands: IntArray = first[group].astype(np.int64)
     other = np.flatnonzero(stands != np.arange(count))
     if len(other) == 0:

@@ -5,12 +5,14 @@ from optsched.performance.protocol import (
     ColocatingModel,
     Feasibility,
     JobBatch,
+    LearningModel,
     ModelFactory,
     Observations,
     PairPrediction,
     PerformanceModel,
     Prediction,
     Source,
+    with_learnt,
 )
 from optsched.performance.sizes import PoolSizes
 
@@ -41,6 +43,7 @@ __all__ = [
     "Configurations",
     "Feasibility",
     "JobBatch",
+    "LearningModel",
     "ModelFactory",
     "Observations",
     "PairPrediction",
@@ -48,4 +51,5 @@ __all__ = [
     "PoolSizes",
     "Prediction",
     "Source",
+    "with_learnt",
 ]

@@ -170,6 +170,27 @@ class ColocatingModel(Protocol):
         ...
 
 
+@runtime_checkable
+class LearningModel(Protocol):
+    """A performance model that may learn while it runs, and whose learning is data."""
+
+    def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """The performance object that the model was made of, with all that it has learnt in it.
+
+        What is made of it, for the same instance or another one, predicts and learns on in the same way, to the last
+        bit.
+        """
+        ...
+
+
+def with_learnt(model: PerformanceModel, document: Mapping[str, Any]) -> dict[str, Any]:
+    """The performance object ``document``, of which a model was made, with what the model has learnt in it.
+
+    Of a model that never learns it is the same object.
+    """
+    return model.with_learnt(document) if isinstance(model, LearningModel) else dict(document)
+
+
 class ModelFactory(Protocol):
     """What a registry entry of ``optsched.models`` is: a class with this constructor."""
 

@@ -319,5 +319,5 @@ def test_equal_lists_are_found_when_hashes_are_equal_by_chance(monkeypatch: pyte
     added = jobs_of_documents(instance, [jobs[2] | {"id": "x"}, {"id": "y", "throughput": {"p": 1.0}}])
     right = with_jobs(instance, np.arange(5), added)
     assert right.jobs_table.rates.tolist() == [0, 1, 2, 3, 4, 2, 5]
-    monkeypatch.setattr(compaction, "hash_rows", lambda columns: np.zeros(len(columns[0]), np.uint64))
+    monkeypatch.setattr(compaction, "hash_lists", lambda indptr, columns: np.zeros(len(indptr) - 1, np.uint64))
     identical(with_jobs(instance, np.arange(5), added), right)

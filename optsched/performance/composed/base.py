@@ -10,7 +10,15 @@ from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import key, show
 from optsched.performance.configurations import Configurations
-from optsched.performance.protocol import ColocatingModel, Edges, JobBatch, Observations, PerformanceModel, Prediction
+from optsched.performance.protocol import (
+    ColocatingModel,
+    Edges,
+    JobBatch,
+    Observations,
+    PerformanceModel,
+    Prediction,
+    with_learnt,
+)
 from optsched.performance.table import TableModel
 
 MODELS, OF = "models", "of"
@@ -55,6 +63,14 @@ class ComposedModel(ABC):
     @abstractmethod
     def observe(self, observations: Observations) -> set[int]:
         """`optsched.performance.PerformanceModel`."""
+
+    def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """`optsched.performance.LearningModel`: what the parts have learnt."""
+        told = document[self.made_of]
+        if self.made_of == OF:
+            (part,) = self.parts
+            return {**document, OF: with_learnt(part, told)}
+        return {**document, MODELS: [with_learnt(part, one) for part, one in zip(self.parts, told, strict=True)]}
 
 
 def corrects(model: PerformanceModel) -> bool:

@@ -19,6 +19,7 @@ from optsched.performance.protocol import (
     PerformanceModel,
     Prediction,
     expand_edges,
+    with_learnt,
 )
 from optsched.performance.table import TableModel
 
@@ -53,7 +54,7 @@ class Chain(ComposedModel):
     def after_table(cls, instance: Instance, model: PerformanceModel) -> PerformanceModel:
         """A model that says what the instance states, else what another one says."""
         heard = only_table(model) or corrects(model)
-        return model if heard else cls([TableModel(instance.rates, instance), model])
+        return model if heard else AfterTable([TableModel(instance.rates, instance), model])
 
     @classmethod
     def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:
@@ -81,3 +82,11 @@ class Chain(ComposedModel):
     def observe(self, observations: Observations) -> set[int]:
         """Every part sees the measurements."""
         return set[int]().union(*(model.observe(observations) for model in self.models))
+
+
+class AfterTable(Chain):
+    """What the instance states, then a model: no performance object says so, it is there before every correction."""
+
+    def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """`optsched.performance.LearningModel`: the object is that of the model."""
+        return with_learnt(self.models[1], document)

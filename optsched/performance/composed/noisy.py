@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy.special import ndtri
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, hash_lists
 from optsched.instance import Instance
 from optsched.instance.documents import Count, Document
 from optsched.instance.reading import validate
+from optsched.instance.tables import RateTable
 from optsched.performance.composed.base import WrappedModel, the_one
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
@@ -50,7 +51,7 @@ class NoisyModel(WrappedModel):
         rate = rate_of x exp(e_wgkn),   e independent, from a hash of (seed, names of w and g, k, n)
 
     so that it depends neither on the order of jobs nor on what else is asked. Jobs without a workload have errors by
-    their profile of rates.
+    what their profile of rates says.
 
     Options
         of      the performance object that is right.
@@ -69,6 +70,7 @@ class NoisyModel(WrappedModel):
         self._options = document
         self._workloads = np.array([_digest(w.name) for w in instance.workloads] + [0], np.uint64)
         self._gpus = np.array([_digest(pool.gpu) for pool in instance.cluster.pools] + [0], np.uint64)
+        self._profiles = np.append(_profile_digests(instance.rates), np.uint64(0))
 
     @classmethod
     def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:
@@ -79,7 +81,7 @@ class NoisyModel(WrappedModel):
         """`optsched.performance.PerformanceModel`."""
         job, configuration, shape = expand_edges(jobs, configurations, edges)
         right = self.of.predict(jobs, configurations, edges=(job, configuration))
-        who = np.where(jobs.workload >= 0, self._workloads[jobs.workload], jobs.profile.astype(np.uint64))
+        who = np.where(jobs.workload >= 0, self._workloads[jobs.workload], self._profiles[jobs.profile])
         uniform = _uniform(
             np.uint64(self._options.seed), who[job], self._gpus[configurations.pool[configuration]],
             configurations.gpus[configuration].astype(np.uint64), configurations.nodes[configuration].astype(np.uint64),
@@ -112,6 +114,12 @@ def _digest(name: str) -> int:
     for byte in name.encode():
         value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
     return value
+
+
+def _profile_digests(rates: RateTable) -> NDArray[np.uint64]:
+    """64 bits of what each profile says, whatever its number is and wherever the places stand in the table."""
+    places = np.array([_digest(name) for name in rates.places] + [0], np.uint64).view(np.int64)
+    return hash_lists(rates.indptr, [places[rates.place], rates.gpus, rates.nodes, rates.rate])
 
 
 def _uniform(seed: np.uint64, *keys: NDArray[np.uint64]) -> FloatArray:

@@ -52,6 +52,31 @@ class Posterior:
     measured: FloatArray
 
 
+@dataclass(frozen=True)
+class Cells:
+    """What has been measured of cells, arrays of one length: all that `Offsets` knows.
+
+    Attributes
+    ----------
+    workload, gpu : IntArray
+        Rows.
+    gpus, nodes : IntArray
+        At most `MOST` - 1.
+    weight, mean : FloatArray
+        n and r.
+    calls : FloatArray
+        Calls that measured the workload since the cell was measured first.
+    """
+
+    workload: IntArray
+    gpu: IntArray
+    gpus: IntArray
+    nodes: IntArray
+    weight: FloatArray
+    mean: FloatArray
+    calls: FloatArray
+
+
 class Offsets:
     """What measurements say of W workloads on G GPU types, kept as two numbers a cell: weight n and mean residual r.
 
@@ -62,17 +87,30 @@ class Offsets:
         down   a = sum q m / (1/s_a^2 + sum q),  then b given a, then d given a + b
     """
 
-    def __init__(self, scales: Scales, workloads: int, types: int) -> None:
+    def __init__(self, scales: Scales, workloads: int, types: int, cells: Cells | None = None) -> None:
         self.scales = scales
         self._shape = (workloads, types)
-        self._key = np.zeros(0, np.int64)  # sorted: which cell of a (workload, type)
-        self._owner = np.zeros(0, np.int64)  # workload * types + type
-        self._way = np.zeros(0, np.int64)
-        self._weight = np.zeros(0)
-        self._mean = np.zeros(0)
-        self._calls = np.zeros(0)
-        self._ways = np.zeros(0, np.int64)
+        if cells is None:
+            nobody, nothing = np.zeros(0, np.int64), np.zeros(0)
+            cells = Cells(nobody, nobody, nobody, nobody, nothing, nothing, nothing)
+        owner, way = cells.workload * types + cells.gpu, _way(cells.gpus, cells.nodes)
+        self._keep(owner, way, cells.weight, cells.mean, cells.calls)
+
+    def _keep(self, owner: IntArray, way: IntArray, weight: FloatArray, mean: FloatArray, calls: FloatArray) -> None:
+        """Remember these cells and no others: owner is workload * types + type, the way tells GPUs and nodes."""
+        self._ways = np.unique(way)
+        key = owner * len(self._ways) + find_sorted(self._ways, way)
+        order = np.argsort(key).astype(np.int64)
+        self._key, self._owner, self._way = key[order], owner[order], way[order]
+        self._weight, self._mean, self._calls = weight[order], mean[order], calls[order]
         self._posterior = self._solve()
+
+    @property
+    def cells(self) -> Cells:
+        """Everything that was learnt; offsets that begin with it go on in the same way, to the last bit."""
+        workload, gpu = np.divmod(self._owner, max(self._shape[1], 1))
+        gpus, nodes = np.divmod(self._way, MOST)
+        return Cells(workload, gpu, gpus, nodes, self._weight, self._mean, self._calls)
 
     def of(self, workload: IntArray, gpu: IntArray, gpus: IntArray, nodes: IntArray) -> tuple[FloatArray, FloatArray]:
         """Offset and its variance for each (workload, type, GPUs, nodes); 0 and NaN where nothing was measured."""
@@ -114,13 +152,7 @@ class Offsets:
         mean = np.bincount(groups.inverse, weight * value, minlength=len(groups)) / total
         oldest = np.zeros(len(groups))
         np.maximum.at(oldest, groups.inverse, calls)
-        self._ways = np.unique(every_way[groups.first])
-        key = every_owner[groups.first] * len(self._ways) + find_sorted(self._ways, every_way[groups.first])
-        order = np.argsort(key).astype(np.int64)
-        first = groups.first[order]
-        self._key, self._owner, self._way = key[order], every_owner[first], every_way[first]
-        self._weight, self._mean, self._calls = total[order], mean[order], oldest[order]
-        self._posterior = self._solve()
+        self._keep(every_owner[groups.first], every_way[groups.first], total, mean, oldest)
 
     def _find(self, owner: IntArray, gpus: IntArray, nodes: IntArray) -> IntArray:
         way = find_sorted(self._ways, _way(gpus, nodes))

@@ -13,6 +13,7 @@ from optsched.instance import Instance
 from optsched.instance.documents import Document, NonNegative, Positive, Share
 from optsched.instance.reading import show, validate
 from optsched.performance.composed.base import WrappedModel, the_one
+from optsched.performance.composed.learnt import LearntDocument, learnt_document, read_learnt
 from optsched.performance.composed.offsets import Offsets, Scales
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
@@ -24,6 +25,9 @@ from optsched.performance.protocol import (
     Prediction,
     expand_edges,
 )
+
+LEARNT = "learnt"
+"""The option that holds what was learnt."""
 
 
 class SdDocument(Document):
@@ -41,6 +45,7 @@ class OnlineDocument(Document):
     observation_sd: Positive = 0.05
     forget: Share = 0.9
     clip: Positive = 3.0
+    learnt: LearntDocument = LearntDocument()
 
 
 class OnlineModel(WrappedModel):
@@ -64,6 +69,8 @@ class OnlineModel(WrappedModel):
         observation_sd  s_o (0.05: a mean over 50 steps or more).
         forget          in (0, 1] (0.9).
         clip            in standard deviations (3).
+        learnt          what has been measured so far, by names (`LearntDocument`); `with_learnt` writes it. Cells of
+                        workloads and GPU types that the instance has not now are kept until it has them again.
     """
 
     name = "online"
@@ -80,7 +87,10 @@ class OnlineModel(WrappedModel):
         types: dict[str, int] = {}
         rows = [types.setdefault(pool.gpu, len(types)) for pool in instance.cluster.pools]
         self._type = np.array([*rows, -1], np.int64)
-        self._offsets = Offsets(scales, len(instance.workloads), len(types))
+        workloads = {workload.name: row for row, workload in enumerate(instance.workloads)}
+        self._names = (tuple(workloads), tuple(types))
+        cells, self._away = read_learnt(document.learnt, workloads, types)
+        self._offsets = Offsets(scales, len(workloads), len(types), cells)
 
     @property
     def version(self) -> int:
@@ -132,6 +142,12 @@ class OnlineModel(WrappedModel):
         self._offsets.learn(workload[teaches], *cell, np.log(observations.rate[teaches] / before.rate[teaches]))
         self._learnt += 1
         return below | set(workload[teaches].tolist())
+
+    def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """`optsched.performance.LearningModel`: the option ``learnt``, left out while nothing has been measured."""
+        told = {name: value for name, value in super().with_learnt(document).items() if name != LEARNT}
+        learnt = learnt_document(self._offsets.cells, *self._names, self._away)
+        return told | ({LEARNT: learnt} if learnt["workload"] else {})
 
     def offsets(self) -> FloatArray:
         """a_w of each workload, shape (W,): how far the other model is off, in log rate."""
