@@ -86,7 +86,7 @@ def state_parts(
         "round": state.number,
         "now": state.now,
         "policy": state.policy.model_dump(exclude_unset=True),
-        "reservations": [asdict(item) for item in state.reservations],
+        "reservations": [asdict(item) | {"nodes": list(item.nodes)} for item in state.reservations],
         "metrics": counted.document(),
     }
     arrays: dict[str, AnyArray] = {"instance": np.frombuffer(to_npz(instance), np.uint8)}

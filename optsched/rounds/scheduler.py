@@ -103,6 +103,9 @@ class Scheduler:
         check_policy(living.state.policy, living.state.instance)
         self._living, self._clock, self._every = living, clock, snapshot_every
         self._process = SolverProcess(load_solver) if isolate else None
+        if self._process is not None:
+            self._process.load("highs")
+            self._process.start()  # while the first jobs come in
         self._snapshot_of = -1
         self.metrics = metrics
 
