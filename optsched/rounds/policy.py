@@ -59,7 +59,7 @@ class RoundPolicy(Document):
     gap: NonNegative | None = None
     threads: Count = 1
     seed: Count = 0
-    hysteresis: NonNegative = 0.5
+    hysteresis: NonNegative = 2.0
     max_moves: Count | None = None
     patience: PositiveCount | None = None
     progress: bool = True
