@@ -25,7 +25,8 @@ def advanced(state: RoundState, now: float) -> RoundState:
         least = np.minimum(left, service.speed * state.instance.round)
         steps = np.maximum(left - service.progress(state.now, seconds), least)
         table = replace(table, steps_done=np.where(service.speed > 0, table.steps - steps, table.steps_done))
-    held = Running.of(state.instance).gpus.astype(np.float64)
+    held = np.zeros(len(table))
+    held[list(table.running)] = [len(gpus) for _, gpus, _ in table.running.values()]
     return replace(
         state,
         instance=replace(state.instance, jobs_table=table, now=now),
