@@ -239,8 +239,9 @@ class _Round:
             warm=answer.warm,
             solution=answer.solution,
             fallback=answer.fallback,
-            notices=view.notices,
+            notices=(*view.notices, *answer.notices),
             started_from=answer.started_from,
+            order=answer.order,
         )
 
     def _speed(self, seats: Seats) -> FloatArray:
