@@ -24,12 +24,12 @@ from optsched.rounds.selection import (
     HELD,
     STARVED,
     Claims,
-    instant_of,
     joined,
     leftovers,
     order_due,
     rows_alone,
     taken,
+    uses_of,
 )
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
@@ -158,7 +158,8 @@ class _Round:
             place = np.concatenate([answer.place, np.full(len(more), len(answer.rows))])
             order = np.lexsort((place, np.where(group == STARVED, -longest, 0.0), group)).astype(np.int64)
         busy = view.outside | view.awaits | (view.must & ~_members(rows, held, len(table)))
-        return Claims(C, rows, order, continues, held, busy, self._free(busy & view.must & ~view.outside))
+        free = self._free(busy & view.must & ~view.outside)
+        return Claims(C, rows, order, continues, held, busy, free, uses_of(C))
 
     def _free(self, jobs: BoolArray) -> np.ndarray:
         """Share of each renewable resource that is free beside jobs which run in no row."""
@@ -171,16 +172,14 @@ class _Round:
 
     def _leftovers(self, left: Claims) -> Claims:
         """Rows without a claim, of jobs that do not run yet, that fit on what is left over."""
-        C = self.answer.classes
-        jobs = np.flatnonzero((C.of_job >= 0) & ~left.busy)
-        others = rows_alone(C, jobs)
-        instant = instant_of(C, others)
-        fits = np.ones(len(others), bool)
-        fits[np.repeat(np.arange(len(others)), np.diff(instant.by_row.indptr))[
-            instant.by_row.data > left.free[instant.by_row.indices]
-        ]] = False  # fmt: skip
-        others = taken(others, np.flatnonzero(fits))
-        side = [rows for own in self.answer.constraints if (rows := own.rows(C)) is not None]
+        C, uses = self.answer.classes, left.uses
+        fits = C.alone.copy()
+        fits[uses.row[uses.share > left.free[uses.resource]]] = False
+        hopeful = np.zeros(len(C), bool)
+        hopeful[C.class_a[fits]] = True
+        others = rows_alone(C, np.flatnonzero((C.of_job >= 0) & ~left.busy & hopeful[C.of_job]))
+        others = taken(others, np.flatnonzero(fits[others.column]))
+        side = [rows for own in self.answer.constraints if (rows := own.rows(C)) is not None] if len(others) else []
         return leftovers(left, others, self._continues(others), self.state.service.executed, side)
 
     def _going_on(self, jobs: np.ndarray) -> JobRows:
