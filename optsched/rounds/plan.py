@@ -149,9 +149,9 @@ class Plan:
             first = names[int(np.flatnonzero(order.place == blocks)[0])]
             return f"{told}: {first} is before it, has no room, and lets nobody pass"
         before, behind = int(np.searchsorted(runs, place)), len(firm) - int(np.searchsorted(firm, place))
-        ahead = f"{before} before it" if before else ""
-        stuck = f"{behind} that cannot be stopped" if behind else ""
-        return f"{told}: {' and '.join(filter(None, (ahead, stuck))) or 'others'} have the GPUs"
+        whose = [_counted(before, "before it")] if before else []
+        whose += [_counted(behind, "that cannot be stopped")] if behind else []
+        return f"{told}: GPUs that it needs go to {' and '.join(whose) or 'others'}"
 
     @cached_property
     def _ranks(self) -> tuple[IntArray, IntArray, int]:
@@ -235,3 +235,7 @@ def named(instance: Instance, running: Mapping[int, Held]) -> dict[str, tuple[st
     """Pool and GPUs of the jobs that run, by name, in the order of the jobs."""
     names, pools = instance.jobs_table.names, instance.cluster.pools
     return {names[job]: (pools[running[job][0]].name, running[job][1]) for job in sorted(running)}
+
+
+def _counted(count: int, which: str) -> str:
+    return f"{count:,} job{'s' * (count > 1)} {which}"

@@ -142,7 +142,7 @@ class _Round:
         deficit = np.concatenate([ledger.deficit, np.zeros(len(more))]) / length
         cost = np.maximum(table.restart_cost[rows.job], _at(table.restart_cost, rows.partner)) / length
         ahead = np.where(continues, policy.hysteresis + cost, 0.0)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             due = np.where(rows.fraction > 0, (0.5 - deficit - ahead) / rows.fraction, np.inf)
         must = view.must[rows.job] | _at(view.must, rows.partner)
         held = must & continues
