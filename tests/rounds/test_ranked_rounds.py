@@ -326,6 +326,29 @@ def test_the_same_state_gives_the_same_plan() -> None:
         assert {**one, "timings": {}} == {**other, "timings": {}}
 
 
+@pytest.mark.parametrize("ranking", RANKINGS)
+def test_gangs_on_one_node_run_if_they_have_room_beside_those_before_them(ranking: str) -> None:
+    rng = np.random.default_rng(11)
+    jobs = [
+        job(
+            f"j{row}", float(rng.integers(1, 9)), gpus=int(rng.choice([1, 1, 2, 3, 5])),
+            weight=float(rng.integers(1, 4)), arrival=-float(rng.integers(0, 5)), deadline=float(rng.integers(1, 20)),
+        )
+        for row in range(12)
+    ]  # fmt: skip
+    state = RoundState.first(instance(jobs, (6,)), RoundPolicy(ranking=ranking, options=RANKINGS[ranking]))
+    for _ in range(6):
+        plan = solve_round(state)
+        assert plan.order is not None
+        free, expected = 6, set()
+        for row in np.argsort(plan.order.place).tolist():
+            if jobs[row]["gpus"] <= free:
+                free -= jobs[row]["gpus"]
+                expected.add(f"j{row}")
+        assert running(plan) == expected
+        state = advanced(followed(state, plan), state.now + 1.0)
+
+
 # --- what a ranking keeps ------------------------------------------------------------------------------------------
 
 

@@ -278,7 +278,7 @@ def test_no_jobs_are_in_no_order() -> None:
     nobody = np.zeros(0)
     for name, options in {**OPTIONS, "tiresias": {"classes": True, "knob": 1.0}}.items():
         jobs = seen(executed=nobody, attained=nobody, arrival=nobody, weight=nobody, gpus=nobody)
-        assert len(Order.of(made(name, **options), jobs)) == 0
+        assert len(Order.of(made(name, **options), jobs).place) == 0
 
 
 @pytest.mark.parametrize(
