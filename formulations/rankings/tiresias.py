@@ -7,8 +7,8 @@ from typing import Annotated
 
 import numpy as np
 from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
 
-from formulations.constraints.names import refused
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.formulation_options import ConstraintOptions
 from optsched.instance.documents import Positive
@@ -79,7 +79,9 @@ class Tiresias(Ranking):
         def _rising(cls, limits: list[float] | None) -> list[float] | None:
             for row, (one, other) in enumerate(pairwise(limits or ())):
                 if other <= one:
-                    raise refused(f"[{row + 1}]", f"{other:g}", f"more than the limit before it, {one:g}")
+                    context = {"subpath": f"[{row + 1}]", "found": f"{other:g}"}
+                    expected = f"more than the limit before it, {one:g}"
+                    raise PydanticCustomError("optsched", "{expected}", {**context, "expected": expected})
             return limits
 
     options: Options

@@ -61,9 +61,6 @@ class Order:
         told = None if why is None else f"{why}; jobs go in the order in which they arrived"
         return cls(ranking.name, place, renewed, ranking.strict, told)
 
-    def __len__(self) -> int:
-        return int((self.place >= 0).sum())
-
 
 def _keys(ranking: Ranking, jobs: RankedJobs) -> tuple[np.ndarray, ...]:
     """The sort keys of a ranking; raises `OptschedError` where they rank nothing."""

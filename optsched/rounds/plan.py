@@ -53,6 +53,30 @@ class Action:
 
 
 @dataclass(frozen=True)
+class _Ranks:
+    """Who runs and who waits, by place in the order of a ranking.
+
+    Attributes
+    ----------
+    jobs : int
+        Jobs in the order.
+    runs, firm : IntArray
+        Places of the jobs that run, and of those of them that cannot be stopped (behind all others, if they are on
+        nodes that take no more work and so in no order), ascending.
+    waits : int
+        Place of the first job that waits.
+    first : str
+        Its name.
+    """
+
+    jobs: int
+    runs: IntArray
+    firm: IntArray
+    waits: int
+    first: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """What happens in a round.
 
@@ -143,30 +167,35 @@ class Plan:
 
     def _rank(self, order: Order, job: int) -> str:
         """Why a job that could run does not: its place in the order, and who has the GPUs."""
-        place, names = int(order.place[job]), self.instance.jobs_table.names
+        place, ranks = int(order.place[job]), self._ranks
         if place < 0:
             return "side constraints leave it no way to run"
-        told = f"place {place + 1} of {len(order)} in the order of {order.ranking}"
-        runs, firm, blocks = self._ranks
-        if order.strict and 0 <= blocks < place:
-            first = names[int(np.flatnonzero(order.place == blocks)[0])]
-            return f"{told}: {first} is before it, has no room, and lets nobody pass"
-        before, behind = int(np.searchsorted(runs, place)), len(firm) - int(np.searchsorted(firm, place))
-        ahead = f"{before} before it" if before else ""
-        stuck = f"{behind} that cannot be stopped" if behind else ""
-        return f"{told}: {' and '.join(filter(None, (ahead, stuck))) or 'others'} have the GPUs"
+        told = f"place {place + 1} of {ranks.jobs} in the order of {order.ranking}"
+        if order.strict and ranks.waits < place:
+            return f"{told}: {ranks.first} is before it, has no room, and lets nobody pass"
+        before = int(np.searchsorted(ranks.runs, place))
+        behind = len(ranks.firm) - int(np.searchsorted(ranks.firm, place))
+        whose = [_counted(before, "before it")] if before else []
+        whose += [_counted(behind, "that cannot be stopped")] if behind else []
+        return f"{told}: GPUs that it needs go to {' and '.join(whose) or 'others'}"
 
     @cached_property
-    def _ranks(self) -> tuple[IntArray, IntArray, int]:
-        """Places of the jobs that run, and of those of them that cannot be stopped; the first one that waits."""
-        place = np.full(0, -1, np.int64) if self.order is None else self.order.place
+    def _ranks(self) -> _Ranks:
+        assert self.order is not None
+        place = self.order.place
         runs = np.zeros(len(place), bool)
         runs[list(self.running)] = True
-        firm = ~self.instance.jobs_table.preemptible & (self.verdict == Verdict.KEEP)
-        # a job that stands on nodes which take no more work has no place, and is behind nobody
-        outside = np.where(place < 0, len(place), place)
-        waiting = place[(place >= 0) & ~runs]
-        return np.sort(place[runs & (place >= 0)]), np.sort(outside[runs & firm]), int(waiting.min(initial=len(place)))
+        firm = runs & ~self.instance.jobs_table.preemptible & (self.verdict == Verdict.KEEP)
+        ranked = place >= 0
+        waiting = np.flatnonzero(ranked & ~runs)
+        first = int(waiting[np.argmin(place[waiting])]) if len(waiting) else -1
+        return _Ranks(
+            jobs=int(ranked.sum()),
+            runs=np.sort(place[runs & ranked]),
+            firm=np.sort(np.where(ranked, place, len(place))[firm]),
+            waits=int(place[first]) if first >= 0 else len(place),
+            first=self.instance.jobs_table.names[first] if first >= 0 else "",
+        )
 
     @cached_property
     def _claims(self) -> tuple[FloatArray, FloatArray]:
@@ -238,3 +267,7 @@ def named(instance: Instance, running: Mapping[int, Held]) -> dict[str, tuple[st
     """Pool and GPUs of the jobs that run, by name, in the order of the jobs."""
     names, pools = instance.jobs_table.names, instance.cluster.pools
     return {names[job]: (pools[running[job][0]].name, running[job][1]) for job in sorted(running)}
+
+
+def _counted(count: int, which: str) -> str:
+    return f"{count:,} job{'s' * (count > 1)} {which}"
