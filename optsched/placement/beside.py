@@ -107,7 +107,9 @@ def place_beside(
         raise ValueError(f"job {classes.instance.jobs_table.names[int(once[np.argmax(count)])]} is to be placed twice")
     refuse_standing(standing, jobs)
     if is_plain(requests, standing):
-        return _seated_plainly(classes, rows, requests, standing)
+        found = place_plain(requests, standing)
+        if all(j in found for j in np.flatnonzero(requests.span > 1).tolist()):
+            return _seated_plainly(classes, rows, requests, standing, found)
     problem = Problem.of(requests, np.unique(requests.pool).tolist(), standing)
     assignment = best_fit(problem, keep=True)
     names = {node: problem.nodes.name(node) for gpus in assignment.values() for node in np.unique(gpus[:, 0]).tolist()}
@@ -137,9 +139,10 @@ def moving(
     return {int(requests.row[j]): gpus for j, gpus in placed.items()}, moved
 
 
-def _seated_plainly(classes: Classes, rows: JobRows, requests: Requests, standing: Standing) -> Seated:
+def _seated_plainly(
+    classes: Classes, rows: JobRows, requests: Requests, standing: Standing, found: Mapping[int, tuple[str, ...]]
+) -> Seated:
     """Plain gangs, with words for those that are refused."""
-    found = place_plain(requests, standing)
     placed = sorted(found)
     row, gpus = requests.row[placed], tuple(found[j] for j in placed)
     left = np.array([j for j in range(len(requests)) if j not in found], np.int64)
