@@ -58,7 +58,7 @@ def ranked_jobs(state: RoundState, instance: Instance, rows: JobRows, C: Classes
     job = np.unique(rows.job)
     fastest = np.zeros(len(table))
     np.maximum.at(fastest, rows.job, rows.rate)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # of jobs that are in no row
         remaining = np.where(fastest > 0, table.steps_left / fastest, np.inf)
     return RankedJobs(
         instance, job, C.gang[C.of_job[job]].astype(np.int64), table.arrival[job], table.deadline[job],

@@ -309,5 +309,5 @@ def _members_of(ledger: Ledger, mask: BoolArray) -> BoolArray:
 
 
 def _at(values: np.ndarray, index: IntArray) -> np.ndarray:
-    """``values[index]``, and 0 where the index is below."""
-    return np.where(index >= 0, values[index], 0)
+    """``values[index]``, and 0 (False) where the index is below."""
+    return np.where(index >= 0, values[index], np.zeros((), values.dtype))
