@@ -18,6 +18,7 @@ from optsched.formulation import Formulation, SideConstraint
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
 from optsched.registry import load_ranking
+from optsched.rounds.order import Order
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.state import RoundState
 from optsched.solution import Solution
@@ -66,12 +67,14 @@ class Answer:
     warm : WarmStart, optional
     started_from : str
     timings : mapping
+    notices : tuple of str
+        What the user should know of.
     place : IntArray, shape (rows,), optional
         Place of each row in the order of a ranking.
-    strict : bool
-        Whether a job that has no room keeps all jobs behind it waiting.
     recorded : Recorded, optional
         What must be written down to plan this round again.
+    order : Order, optional
+        The order of the jobs in it.
     """
 
     classes: Classes
@@ -83,9 +86,15 @@ class Answer:
     warm: WarmStart | None = None
     started_from: str = ""
     timings: Mapping[str, float] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
     place: IntArray | None = None
-    strict: bool = False
     recorded: Recorded | None = None
+    order: Order | None = None
+
+    @property
+    def strict(self) -> bool:
+        """Whether a job that has no room keeps all jobs behind it waiting."""
+        return self.order is not None and self.order.strict
 
 
 def formulation_of(policy: RoundPolicy, instance: Instance, held: bool = False) -> Formulation:

@@ -12,6 +12,7 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray
 from optsched.instance import Instance
 from optsched.rounds.ledger import Ledger
+from optsched.rounds.order import Order
 from optsched.solution import Certificate, Solution
 from optsched.warm_start import WarmStart
 
@@ -77,12 +78,15 @@ class Plan:
         The allocation with its certificate; none where the rounds follow a ranking, or the fallback.
     fallback : str, optional
         Why the plan does not follow a new allocation: then it follows the last one, as far as that is still possible.
+        Where a ranking failed, jobs go in the order in which they arrived.
     notices : tuple of str
         What the user should know of.
     recorded : tuple of arrays, optional
         Keys and fractions of an allocation at which the clock stopped a solver: solving again need not give it again.
     started_from : str
         How the solver started.
+    order : Order, optional
+        The order of the jobs, where the rounds follow a ranking.
     timings : mapping
         Seconds by stage.
     """
@@ -100,6 +104,7 @@ class Plan:
     notices: tuple[str, ...] = ()
     recorded: tuple[IntArray, FloatArray] | None = None
     started_from: str = ""
+    order: Order | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -123,7 +128,7 @@ class Plan:
         name = self.instance.jobs_table.names[job]
         reason = self.reasons.get(job, "")
         if not reason and verdict in (Verdict.HOLD, Verdict.PREEMPT):
-            reason = self._turn(job)
+            reason = self._turn(job) if self.order is None else self._rank(self.order, job)
         if job not in self.running:
             return Decision(name, verdict, None, (), reason)
         pool, gpus, _ = self.running[job]
@@ -135,6 +140,33 @@ class Plan:
         if share <= 0:
             return "the allocation gives it no time, and nothing is left over"
         return f"its turn comes later: {share:.3g} of the time is its, and it is owed {owed:.2f} rounds"
+
+    def _rank(self, order: Order, job: int) -> str:
+        """Why a job that could run does not: its place in the order, and who has the GPUs."""
+        place, names = int(order.place[job]), self.instance.jobs_table.names
+        if place < 0:
+            return "side constraints leave it no way to run"
+        told = f"place {place + 1} of {len(order)} in the order of {order.ranking}"
+        runs, firm, blocks = self._ranks
+        if order.strict and 0 <= blocks < place:
+            first = names[int(np.flatnonzero(order.place == blocks)[0])]
+            return f"{told}: {first} is before it, has no room, and lets nobody pass"
+        before, behind = int(np.searchsorted(runs, place)), len(firm) - int(np.searchsorted(firm, place))
+        ahead = f"{before} before it" if before else ""
+        stuck = f"{behind} that cannot be stopped" if behind else ""
+        return f"{told}: {' and '.join(filter(None, (ahead, stuck))) or 'others'} have the GPUs"
+
+    @cached_property
+    def _ranks(self) -> tuple[IntArray, IntArray, int]:
+        """Places of the jobs that run, and of those of them that cannot be stopped; the first one that waits."""
+        place = np.full(0, -1, np.int64) if self.order is None else self.order.place
+        runs = np.zeros(len(place), bool)
+        runs[list(self.running)] = True
+        firm = ~self.instance.jobs_table.preemptible & (self.verdict == Verdict.KEEP)
+        # a job that stands on nodes which take no more work has no place, and is behind nobody
+        outside = np.where(place < 0, len(place), place)
+        waiting = place[(place >= 0) & ~runs]
+        return np.sort(place[runs & (place >= 0)]), np.sort(outside[runs & firm]), int(waiting.min(initial=len(place)))
 
     @cached_property
     def _claims(self) -> tuple[FloatArray, FloatArray]:

@@ -96,21 +96,21 @@ class Seating:
     def run_through(self, claims: Claims, most_displaced: int | None = None, strict: bool = False) -> Claims:
         """Give GPUs to the rows of claims that fit; what is refused makes way for the next in the order.
 
-        With ``strict`` the first job that does not run keeps all jobs behind it waiting.
+        With ``strict`` the first job that has no room keeps all jobs behind it waiting.
 
         Returns
         -------
         Claims
             What is left of them: no row of it that fits the resources could be placed.
         """
-        chosen = select(claims, most_displaced)
         if strict:
-            chosen = before_blocked(claims, chosen)
+            return self._run_strictly(claims, most_displaced)
+        chosen = select(claims, most_displaced)
         while len(chosen):
             ranked = claims.order[np.isin(claims.order, chosen)]
             placed = self._seat(claims, ranked)
             claims = claims.beside(chosen, placed)
-            if len(placed) == len(chosen) or strict:
+            if len(placed) == len(chosen):
                 break
             claims = self._without_hopeless(claims, np.setdiff1d(chosen, placed))
             chosen = select(claims, most_displaced)
@@ -131,6 +131,26 @@ class Seating:
             same = (C.pool[column] == pool) & (C.configurations.nodes[way] == nodes) & (need == workload)
             hopeless |= same & (C.gpus[column] >= gpus) & ~claims.continues & (claims.rows.partner < 0)
         return replace(claims, order=claims.order[~hopeless[claims.order]])
+
+    def _run_strictly(self, claims: Claims, most_displaced: int | None) -> Claims:
+        """The rows before the first job that has no room, in any of its rows.
+
+        What is refused is taken out, and all is seated anew: rows behind it were seated as if it ran.
+        """
+        before, told, most_moved = self.seats, self.refused, self.most_moved
+        while True:
+            self.seats, self.most_moved, self.refused = before, most_moved, dict(told)
+            chosen = before_blocked(claims, select(claims, most_displaced))
+            ranked = claims.order[np.isin(claims.order, chosen)]
+            placed = self._seat(claims, ranked)
+            refused = ranked[~np.isin(ranked, placed)]
+            if not len(refused):
+                return claims.beside(chosen, placed)
+            job = int(claims.rows.job[refused[0]])
+            told.setdefault(job, self.refused[job])
+            at = int(np.flatnonzero(claims.order == refused[0])[0])
+            left = np.delete(claims.order, at)
+            claims = replace(claims, order=left if (claims.rows.job[left] == job).any() else left[:at])
 
     def _seat(self, claims: Claims, ranked: IntArray) -> IntArray:
         """Seat rows, the most important first; returns those that have got GPUs (or need none)."""

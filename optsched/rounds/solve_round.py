@@ -243,9 +243,10 @@ class _Round:
             warm=answer.warm,
             solution=answer.solution,
             fallback=answer.fallback,
-            notices=view.notices,
+            notices=(*view.notices, *answer.notices),
             recorded=_recorded(answer.recorded),
             started_from=answer.started_from,
+            order=answer.order,
         )
 
     def _speed(self, seats: Seats) -> FloatArray:

@@ -40,12 +40,13 @@ def followed(state: RoundState, plan: Plan) -> RoundState:
     table = replace(state.instance.jobs_table, running=plan.running)
     started = np.isin(plan.verdict, (Verdict.START, Verdict.MOVE))
     running = started | (plan.verdict == Verdict.KEEP)
+    service = state.service if plan.order is None else state.service.renewed(plan.order.renewed)
     return replace(
         state,
         instance=replace(state.instance, jobs_table=table),
         number=state.number + 1,
         ledger=plan.ledger,
-        service=state.service.planned(started, running, plan.speed, table.restart_cost, state.now),
+        service=service.planned(started, running, plan.speed, table.restart_cost, state.now),
         warm=plan.warm,
     )
 
