@@ -22,7 +22,8 @@ def broken_rules(view: View, running: Mapping[int, Held]) -> tuple[str, ...]:
     - no GPU is given to two jobs, but for jobs that may share GPUs;
     - a job has as many GPUs as it may have: gangs are whole;
     - jobs that run and cannot be preempted run on where they are;
-    - only jobs run that have arrived, whose predecessors are done and that have steps left.
+    - only jobs run that have arrived, whose predecessors are done and that have steps left; one that cannot be
+      preempted runs until it is said to be complete.
     """
     instance = view.instance
     cluster, names, numbering = instance.cluster, instance.jobs_table.names, instance.cluster.numbering
@@ -50,7 +51,8 @@ def broken_rules(view: View, running: Mapping[int, Held]) -> tuple[str, ...]:
     for place in np.flatnonzero(~_allowed(view, job, count)).tolist():
         found.append(f"job {names[int(job[place])]} gets {count[place]} GPUs, which it may not have")
     table = instance.jobs_table
-    late = view.awaits[job] | (table.arrival[job] > instance.now) | (table.steps_left[job] <= 0)
+    done = (table.steps_left[job] <= 0) & ~view.must[job]
+    late = view.awaits[job] | (table.arrival[job] > instance.now) | done
     found += [f"job {names[one]} is not to run now" for one in job[late].tolist()]
     for one in np.flatnonzero(view.must).tolist():
         if one not in running or set(running[one][1]) != set(table.running[one][1]):

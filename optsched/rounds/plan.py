@@ -107,6 +107,8 @@ class Plan:
         What the user should know of.
     recorded : tuple of arrays, optional
         Keys and fractions of an allocation at which the clock stopped a solver: solving again need not give it again.
+    stands : bool
+        Whether no round could be planned at all: what ran runs on, and nothing starts.
     started_from : str
         How the solver started.
     order : Order, optional
@@ -127,6 +129,7 @@ class Plan:
     fallback: str | None
     notices: tuple[str, ...] = ()
     recorded: tuple[IntArray, FloatArray] | None = None
+    stands: bool = False
     started_from: str = ""
     order: Order | None = None
     timings: Mapping[str, float] = field(default_factory=dict)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from optsched.arrays import BoolArray
-from optsched.assembly import compile, constraints_in_force, model_of
+from optsched.assembly import compile, constraints_in_force
 from optsched.candidates import Classes, JobRows
 from optsched.formulation import Infeasible, SideConstraint
 from optsched.instance import Instance
@@ -17,10 +17,11 @@ from optsched.ranking import RankedJobs
 from optsched.rounds.allocating import Answer
 from optsched.rounds.order import Order
 from optsched.rounds.selection import rows_alone, taken
-from optsched.rounds.state import RoundState, Running
+from optsched.rounds.state import RoundState
+from optsched.rounds.view import View
 
 
-def rank(state: RoundState, instance: Instance, apart: BoolArray, model: PerformanceModel | None) -> Answer:
+def rank(state: RoundState, view: View, model: Callable[[Instance], PerformanceModel]) -> Answer:
     """Rows of all jobs at their gang size, in the order of the ranking; equal jobs in the order of their arrival.
 
     A job runs on where it is if it can, else in its fastest configuration that has room. Elastic jobs have their
@@ -31,25 +32,24 @@ def rank(state: RoundState, instance: Instance, apart: BoolArray, model: Perform
     Parameters
     ----------
     state : RoundState
-    instance : Instance
-        That of the state, as it is in this round.
-    apart : BoolArray, shape (jobs,)
-        Jobs that are not ranked.
-    model : PerformanceModel, optional
+    view : View
+        That of the state.
+    model : callable
+        The performance model of an instance.
 
     Raises
     ------
     UsageError, InvalidInput
         The ranking or its options are unknown, or the instance cannot be compiled.
     """
-    started = time.perf_counter()
+    started, instance = time.perf_counter(), view.instance
     ranking = state.policy.made_ranking()
-    constraints = constraints_in_force(instance, state.policy.constraints)
-    candidates = compile(instance, model_of(instance) if model is None else model)
+    constraints = constraints_in_force(instance, view.constraints)
+    candidates = compile(instance, model(instance))
     compiled = time.perf_counter() - started
     labels = [own.labels(instance) for own in constraints]
     reads = frozenset[str]().union(*(own.reads for own in constraints))
-    candidates = candidates.without_jobs(apart, "it is not in the ranking of this round")
+    candidates = candidates.without_jobs(view.outside | view.awaits, "it is not in the ranking of this round")
     candidates = candidates.per_job() if any(own.per_job for own in constraints) else candidates
     C = candidates.classes(reads, [label for label in labels if label is not None])
     barred, kept, notices = _barred(C, constraints)
@@ -58,7 +58,7 @@ def rank(state: RoundState, instance: Instance, apart: BoolArray, model: Perform
     options = C.candidates.columns.option[C.kind_column[rows.column]] >= 0
     rows = taken(rows, np.flatnonzero(options | (C.gpus[rows.column] == C.gang[C.class_a[rows.column]])))
     order = Order.of(ranking, ranked_jobs(state, instance, rows, C))
-    running = Running.of(instance)
+    running = view.running
     stays = (running.pool[rows.job] == C.pool[rows.column]) & (running.gpus[rows.job] == C.gpus[rows.column])
     by_row = np.lexsort((rows.column, -rows.rate, ~stays, order.place[rows.job]))
     place = np.empty(len(rows), np.int64)
@@ -103,7 +103,7 @@ def ranked_jobs(state: RoundState, instance: Instance, rows: JobRows, C: Classes
     job = np.unique(rows.job)
     fastest = np.zeros(len(table))
     np.maximum.at(fastest, rows.job, rows.rate)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # of jobs that are in no row
         remaining = np.where(fastest > 0, table.steps_left / fastest, np.inf)
     return RankedJobs(
         instance=instance,

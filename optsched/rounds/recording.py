@@ -36,7 +36,7 @@ def plan_digest(plan: Plan) -> str:
     }
     found = hashlib.blake2b(json.dumps(told).encode(), digest_size=16)
     ledger = plan.ledger
-    parts: list[AnyArray] = [plan.verdict, plan.speed, ledger.key, ledger.fraction, ledger.owed, ledger.received]
+    parts: list[AnyArray] = [plan.verdict, plan.speed, *(getattr(ledger, field.name) for field in fields(Ledger))]
     if plan.warm is not None:
         parts += [plan.warm.of_job, plan.warm.column, *plan.warm.columns.values(), *plan.warm.rows.values()]
     for part in parts:
@@ -53,6 +53,7 @@ def plan_record(plan: Plan) -> dict[str, Any]:
         "now": plan.now,
         "digest": plan_digest(plan),
         "fallback": plan.fallback,
+        "stands": plan.stands,
         "status": None if solution is None else solution.status.value,
         "objective": None if solution is None else solution.objective,
         "gap": None if solution is None else solution.gap,
@@ -68,11 +69,11 @@ def plan_record(plan: Plan) -> dict[str, Any]:
 def recorded_of(record: Mapping[str, Any]) -> Recorded | None:
     """What a plan's record says that solving again need not."""
     if record["fallback"] is not None:
-        return Recorded(record["fallback"])
+        return Recorded(record["fallback"], stands=record["stands"])
     if "allocation" in record:
         rows = record["allocation"]
         key = np.array(rows["key"], np.int64).reshape(len(rows["fraction"]), -1)
-        return Recorded(None, key, np.array(rows["fraction"], np.float64))
+        return Recorded(key=key, fraction=np.array(rows["fraction"], np.float64))
     return None
 
 

@@ -239,7 +239,8 @@ class Seating:
     def _load(self) -> dict[str, float]:
         """Share of each GPU that is given away."""
         share = self.classes.configurations.share[self.classes.configuration[self.seats.rows.column]]
-        load: dict[str, float] = {}
+        numbering, taken_gpus = self.instance.cluster.numbering, np.flatnonzero(self.fixed.load)
+        load = {numbering.gpu_name(gpu): float(self.fixed.load[gpu]) for gpu in taken_gpus.tolist()}
         for gpus, part in zip(self.seats.gpus, share.tolist(), strict=True):
             for gpu in gpus:
                 load[gpu] = load.get(gpu, 0.0) + part

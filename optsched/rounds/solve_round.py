@@ -10,10 +10,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.assembly import model_of
 from optsched.candidates import Classes, JobRows
+from optsched.errors import Interrupted, OptschedError
+from optsched.instance import Instance
 from optsched.performance import PerformanceModel
 from optsched.registry import load_solver
-from optsched.rounds.allocating import Answer, Recorded, allocate, keys_of
+from optsched.rounds.allocating import Answer, Recorded, allocate, check_names, keys_of
 from optsched.rounds.checking import broken_rules
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.plan import Held, Plan, Verdict
@@ -31,6 +34,7 @@ from optsched.rounds.selection import (
     taken,
     uses_of,
 )
+from optsched.rounds.standstill import standstill
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
 from optsched.solvers import Solver
@@ -43,7 +47,7 @@ def solve_round(
     state: RoundState,
     *,
     load: Callable[[str], type[Solver]] = load_solver,
-    model: PerformanceModel | None = None,
+    model: Callable[[Instance], PerformanceModel] = model_of,
     recorded: Recorded | None = None,
 ) -> Plan:
     """Plan the coming round.
@@ -56,38 +60,58 @@ def solve_round(
     load : callable
         Solver class by name: the registry's, or that of a process which can be killed
         (`optsched.solvers.isolated.SolverProcess`).
-    model : PerformanceModel, optional
-        What throughputs come from (default: the model that the instance asks for).
+    model : callable
+        The performance model of an instance (default: the one that it asks for).
     recorded : Recorded, optional
         What this round came to when it was planned before: no program is solved then.
 
     Returns
     -------
     Plan
-        Also where no solver answers: ``plan.fallback`` says why, and the plan follows the last allocation.
+        Also where no solver answers: ``plan.fallback`` says why, and the plan follows the last allocation. Where the
+        round cannot even be compiled, what runs runs on (``plan.stands``).
 
     Raises
     ------
-    UsageError, InvalidInput
-        The policy or the instance make no sense: no round can be planned with them.
+    UsageError
+        There is no such formulation or ranking, or it has no such option.
     """
+    check_names(state.policy)
     started = time.perf_counter()
     view = View.of(state)
-    apart = view.outside | view.awaits
-    if state.policy.ranking is None:
-        held = bool((view.must & ~view.outside).any())
-        answer = allocate(state, view.instance, apart, held, load, model, recorded)
-    else:
-        answer = rank(state, view.instance, apart, model)
+    if recorded is not None and recorded.stands:
+        return standstill(state, view, recorded.fallback or "")
+    try:
+        plan = _planned(state, view, load, model, recorded)
+        broken = broken_rules(view, plan.running)
+        why = f"the plan broke a rule: {broken[0]}" if broken else None
+    except Interrupted:
+        raise
+    except OptschedError as error:
+        why = str(error)
+    except Exception as error:  # a plan is owed even where a model or a program of a user fails in a way of its own
+        log.exception("round %d cannot be planned", state.number)
+        why = f"planning failed with {type(error).__name__}: {error}"
+    if why is not None:
+        log.error("round %d: %s", state.number, why)
+        plan = standstill(state, view, why)
+    return replace(plan, timings={**plan.timings, "total": time.perf_counter() - started})
+
+
+def _planned(
+    state: RoundState,
+    view: View,
+    load: Callable[[str], type[Solver]],
+    model: Callable[[Instance], PerformanceModel],
+    recorded: Recorded | None,
+) -> Plan:
+    """The plan of an allocation or a ranking."""
+    ranked = state.policy.ranking is not None
+    answer = rank(state, view, model) if ranked else allocate(state, view, load, model, recorded)
     allocated = time.perf_counter()
     round = _Round(state, view, answer)
     plan = round.plan(*round.seated())
-    broken = broken_rules(view, plan.running)
-    if broken:
-        log.error("the plan of round %d breaks a rule: %s", state.number, broken[0])
-        plan = replace(round.plan(*round.standing()), fallback=f"the plan broke a rule: {broken[0]}", solution=None)
-    seconds = {"seat": time.perf_counter() - allocated, "total": time.perf_counter() - started}
-    return replace(plan, timings={**answer.timings, **seconds})
+    return replace(plan, timings={**answer.timings, "seat": time.perf_counter() - allocated})
 
 
 @dataclass(frozen=True)
@@ -114,16 +138,6 @@ class _Round:
         if not (answer.leaves_idle if policy.fill is None else not policy.fill):
             seating.run_through(self._leftovers(left))
         return ledger, seating.seats, seating.refused
-
-    def standing(self) -> tuple[Ledger, Seats, dict[int, str]]:
-        """Who runs if nothing changes: everybody who may go on where it is."""
-        state, view, C = self.state, self.view, self.answer.classes
-        ledger = state.ledger.under(keys_of(C, self.answer.rows), self.answer.rows.fraction)
-        rows = self._going_on(np.flatnonzero(view.running.runs & ~view.running.leaves))
-        first = np.sort(np.unique(rows.job, return_index=True)[1])
-        rows = taken(rows, first)
-        gpus = tuple(state.instance.jobs_table.running[job][1] for job in rows.job.tolist())
-        return ledger, Seats(rows, gpus, np.ones(len(rows), bool)), {}
 
     # --- claims -----------------------------------------------------------------------------------------------------
 
@@ -196,7 +210,7 @@ class _Round:
         running = view.running
         for jobs in (rows.job, rows.partner):
             same = (running.pool[jobs] == C.pool[column]) & (running.gpus[jobs] == C.gpus[column])
-            same &= (running.nodes[jobs] <= span) & ~running.leaves[jobs] & ~running.lost[jobs]
+            same &= (running.nodes[jobs] <= span) & ~(running.leaves | running.lost | view.crowded)[jobs]
             found &= same | (jobs < 0)
         found &= C.gpus[column] > 0
         held = self.state.instance.jobs_table.running
@@ -265,11 +279,9 @@ class _Round:
         for job in np.flatnonzero(view.awaits).tolist():
             names = [table.names[other] for other in table.after[job][:3]]
             told[job] = f"waits for {', '.join(names)}" + (" and more" if len(table.after[job]) > 3 else "")
-        for job in np.flatnonzero(view.running.lost | view.running.leaves).tolist():
+        for job in np.flatnonzero(view.running.lost | view.running.leaves | view.crowded).tolist():
             if verdict[job] in (Verdict.PREEMPT, Verdict.MOVE):
-                told[job] = "a node that it held is down" if view.running.lost[job] else (
-                    "its nodes take no more work: they drain, are reserved or not available"
-                )  # fmt: skip
+                told[job] = view.why_it_left(job)
         for job in np.flatnonzero(view.outside).tolist():
             told[job] = "it cannot be preempted, though its nodes take no more work"
         return told
@@ -309,5 +321,5 @@ def _members_of(ledger: Ledger, mask: BoolArray) -> BoolArray:
 
 
 def _at(values: np.ndarray, index: IntArray) -> np.ndarray:
-    """``values[index]``, and 0 where the index is below."""
-    return np.where(index >= 0, values[index], 0)
+    """``values[index]``, and 0 (False) where the index is below."""
+    return np.where(index >= 0, values[index], np.zeros((), values.dtype))
