@@ -124,6 +124,8 @@ class Plan:
         reason = self.reasons.get(job, "")
         if not reason and verdict in (Verdict.HOLD, Verdict.PREEMPT):
             reason = self._turn(job)
+        elif not reason and verdict is Verdict.MOVE:
+            reason = self._other_place(job)
         if job not in self.running:
             return Decision(name, verdict, None, (), reason)
         pool, gpus, _ = self.running[job]
@@ -135,6 +137,18 @@ class Plan:
         if share <= 0:
             return "the allocation gives it no time, and nothing is left over"
         return f"its turn comes later: {share:.3g} of the time is its, and it is owed {owed:.2f} rounds"
+
+    def _other_place(self, job: int) -> str:
+        """Why a job moves: its claim to where it goes, or to make room for others."""
+        pool, ledger = self.running[job][0], self.ledger
+        name = self.instance.cluster.pools[pool].name
+        if self.instance.jobs_table.running[job][0] == pool:
+            return f"others get room, or it gets another number of GPUs of {name}"
+        there = ((ledger.job == job) | (ledger.partner == job)) & ledger.runs
+        share = float(ledger.fraction[there].sum())
+        if share <= 0:
+            return f"others are due where it ran, and GPUs of {name} are left over"
+        return f"its turn on {name}: {share:.3g} of the time is its there"
 
     @cached_property
     def _claims(self) -> tuple[FloatArray, FloatArray]:

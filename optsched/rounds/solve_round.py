@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,9 @@ from optsched.registry import load_solver
 from optsched.rounds.allocating import Answer, Recorded, allocate, keys_of
 from optsched.rounds.checking import broken_rules
 from optsched.rounds.ledger import Ledger
+from optsched.rounds.opening import StateSource, state_of
 from optsched.rounds.plan import Held, Plan, Verdict
+from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.ranked import rank
 from optsched.rounds.seating import Seating, Seats
 from optsched.rounds.selection import (
@@ -40,7 +43,8 @@ log = logging.getLogger("optsched")
 
 
 def solve_round(
-    state: RoundState,
+    state: StateSource,
+    policy: RoundPolicy | Mapping[str, Any] | None = None,
     *,
     load: Callable[[str], type[Solver]] = load_solver,
     model: PerformanceModel | None = None,
@@ -52,7 +56,10 @@ def solve_round(
 
     Parameters
     ----------
-    state : RoundState
+    state : RoundState, Instance, mapping, str or Path
+        A state; or the instance of a first round, or a file of either (`optsched.rounds.opening.state_of`).
+    policy : RoundPolicy or mapping, optional
+        In the place of the state's own.
     load : callable
         Solver class by name: the registry's, or that of a process which can be killed
         (`optsched.solvers.isolated.SolverProcess`).
@@ -69,9 +76,10 @@ def solve_round(
     Raises
     ------
     UsageError, InvalidInput
-        The policy or the instance make no sense: no round can be planned with them.
+        The policy, the state or the instance make no sense: no round can be planned with them.
     """
     started = time.perf_counter()
+    state = state_of(state, policy)
     view = View.of(state)
     apart = view.outside | view.awaits
     if state.policy.ranking is None:

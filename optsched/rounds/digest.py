@@ -1,0 +1,29 @@
+"""A hash of what a plan decides."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+
+from optsched.arrays import AnyArray
+from optsched.rounds.plan import Plan
+
+
+def plan_digest(plan: Plan) -> str:
+    """A hash of all that a plan decides, and of what the next one depends on."""
+    told = {
+        "round": plan.number,
+        "now": plan.now,
+        "fallback": plan.fallback,
+        "running": [[job, *held] for job, held in plan.running.items()],
+    }
+    found = hashlib.blake2b(json.dumps(told).encode(), digest_size=16)
+    ledger = plan.ledger
+    parts: list[AnyArray] = [plan.verdict, plan.speed, ledger.key, ledger.fraction, ledger.owed, ledger.received]
+    if plan.warm is not None:
+        parts += [plan.warm.of_job, plan.warm.column, *plan.warm.columns.values(), *plan.warm.rows.values()]
+    for part in parts:
+        found.update(np.ascontiguousarray(part).tobytes())
+    return found.hexdigest()
