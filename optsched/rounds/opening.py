@@ -55,8 +55,8 @@ def _read(source: str | Path) -> RoundState | Instance:
     kind = "json" if piped else SUFFIXES.get(Path(source).suffix.lower(), "json")
     if kind == "npz":
         return load(source)
+    data = read_stdin() if piped else read_bytes(Path(source))
     with named(source):
-        data = read_stdin() if piped else read_bytes(Path(source))
         if data[:4] == NPZ_MAGIC:
             from optsched.instance.archive import from_npz
 

@@ -136,7 +136,8 @@ class Plan:
         share, owed = self._claims[0][job], self._claims[1][job] / self.instance.round
         if share <= 0:
             return "the allocation gives it no time, and nothing is left over"
-        return f"its turn comes later: {share:.3g} of the time is its, and it is owed {owed:.2f} rounds"
+        told = f"it is owed {owed:.2f} rounds" if owed >= 0 else f"it is {-owed:.2f} rounds ahead"
+        return f"its turn comes later: {100 * share:.3g} % of the time is its, and {told}"
 
     def _other_place(self, job: int) -> str:
         """Why a job moves: its claim to where it goes, or to make room for others."""
@@ -148,7 +149,7 @@ class Plan:
         share = float(ledger.fraction[there].sum())
         if share <= 0:
             return f"others are due where it ran, and GPUs of {name} are left over"
-        return f"its turn on {name}: {share:.3g} of the time is its there"
+        return f"its turn on {name}: {100 * share:.3g} % of the time is its there"
 
     @cached_property
     def _claims(self) -> tuple[FloatArray, FloatArray]:

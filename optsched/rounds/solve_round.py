@@ -94,6 +94,8 @@ def solve_round(
     if broken:
         log.error("the plan of round %d breaks a rule: %s", state.number, broken[0])
         plan = replace(round.plan(*round.standing()), fallback=f"the plan broke a rule: {broken[0]}", solution=None)
+    if plan.fallback is not None:
+        log.warning("round %d falls back: %s", state.number, plan.fallback)
     seconds = {"seat": time.perf_counter() - allocated, "total": time.perf_counter() - started}
     return replace(plan, timings={**answer.timings, **seconds})
 
