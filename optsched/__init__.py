@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from optsched.performance.loss_curve import fit_loss_curve
     from optsched.performance.parameter_server_bottleneck import BottleneckLaw
     from optsched.performance.parameter_server_fit import fit_parameter_server
+    from optsched.rounds.plan import Plan
+    from optsched.rounds.policy import RoundPolicy
+    from optsched.rounds.recovery import replay
+    from optsched.rounds.scheduler import Scheduler
+    from optsched.rounds.solve_round import solve_round
+    from optsched.rounds.state import RoundState
     from optsched.sensitivity import (
         CapacityCurve,
         CapacityRange,
@@ -45,6 +51,10 @@ _HOME = {
     "Comparison": "optsched.comparison",
     "Front": "optsched.sensitivity",
     "Instance": "optsched.instance",
+    "Plan": "optsched.rounds.plan",
+    "RoundPolicy": "optsched.rounds.policy",
+    "RoundState": "optsched.rounds.state",
+    "Scheduler": "optsched.rounds.scheduler",
     "Solution": "optsched.solution",
     "WhatIf": "optsched.sensitivity",
     "capacity_curve": "optsched.sensitivity",
@@ -66,8 +76,10 @@ _HOME = {
     "read_pairs": "optsched.formats.pairs",
     "read_profiles": "optsched.formats.profiles",
     "realise": "optsched.api",
+    "replay": "optsched.rounds.recovery",
     "solve": "optsched.api",
     "solve_program": "optsched.direct",
+    "solve_round": "optsched.rounds.solve_round",
     "verify": "optsched.verify",
     "whatif": "optsched.sensitivity",
     "write_model": "optsched.api",
@@ -81,6 +93,10 @@ __all__ = [
     "Comparison",
     "Front",
     "Instance",
+    "Plan",
+    "RoundPolicy",
+    "RoundState",
+    "Scheduler",
     "Solution",
     "WhatIf",
     "__version__",
@@ -103,8 +119,10 @@ __all__ = [
     "read_pairs",
     "read_profiles",
     "realise",
+    "replay",
     "solve",
     "solve_program",
+    "solve_round",
     "verify",
     "whatif",
     "write_model",

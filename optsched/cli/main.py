@@ -23,6 +23,7 @@ from optsched.cli import (
     model,
     pareto,
     plot,
+    round,
     solve,
     solvers,
     validate,
@@ -77,6 +78,7 @@ def build_app() -> typer.Typer:
     add_command(app, "explain", explain.explain, explain.EXAMPLES)
     add_command(app, "whatif", whatif.whatif, whatif.EXAMPLES)
     add_command(app, "pareto", pareto.pareto, pareto.EXAMPLES)
+    add_command(app, "round", round.plan_round, round.EXAMPLES)
     add_command(app, "export", export.export, export.EXAMPLES)
     add_command(app, "plot", plot.plot, plot.EXAMPLES)
     app.add_typer(import_gavel.build_imports(), name="import")

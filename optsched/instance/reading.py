@@ -161,6 +161,7 @@ def _expected(kind: str, context: Mapping[str, Any], message: str) -> str:
         return f"{bound} {count} {'entry' if count == 1 else 'entries'}"
     if kind in ("literal_error", "enum"):
         return f"one of {context['expected']}"
+    message = message.removeprefix("Value error, ")  # of a rule over several fields
     return message[:1].lower() + message[1:]
 
 

@@ -212,10 +212,9 @@ def _solved(formulation: Formulation, candidates: Candidates, engine: Engine) ->
     except Interrupted:
         raise
     except OptschedError as error:
-        log.warning("the round falls back: %s", error)
         return None, str(error)
     except Exception as error:  # a plan is owed even where the program or a solver's binding fails in a new way
-        log.exception("the round falls back")
+        log.debug("%s failed", formulation.name, exc_info=True)
         return None, f"{formulation.name} failed with {type(error).__name__}: {error}"
     if solution.conflicts or solution.allocation is None:
         told = "; ".join(conflict.words for conflict in solution.conflicts)

@@ -156,6 +156,8 @@ class Plan:
         reason = self.reasons.get(job, "")
         if not reason and verdict in (Verdict.HOLD, Verdict.PREEMPT):
             reason = self._turn(job) if self.order is None else self._rank(self.order, job)
+        elif not reason and verdict is Verdict.MOVE:
+            reason = self._other_place(job)
         if job not in self.running:
             return Decision(name, verdict, None, (), reason)
         pool, gpus, _ = self.running[job]
@@ -166,7 +168,20 @@ class Plan:
         share, owed = self._claims[0][job], self._claims[1][job] / self.instance.round
         if share <= 0:
             return "the allocation gives it no time, and nothing is left over"
-        return f"its turn comes later: {share:.3g} of the time is its, and it is owed {owed:.2f} rounds"
+        told = f"it is owed {owed:.2f} rounds" if owed >= 0 else f"it is {-owed:.2f} rounds ahead"
+        return f"its turn comes later: {100 * share:.3g} % of the time is its, and {told}"
+
+    def _other_place(self, job: int) -> str:
+        """Why a job moves: its claim to where it goes, or to make room for others."""
+        pool, ledger = self.running[job][0], self.ledger
+        name = self.instance.cluster.pools[pool].name
+        if self.instance.jobs_table.running[job][0] == pool:
+            return f"others get room, or it gets another number of GPUs of {name}"
+        there = ((ledger.job == job) | (ledger.partner == job)) & ledger.runs
+        share = float(ledger.fraction[there].sum())
+        if share <= 0:
+            return f"others are due where it ran, and GPUs of {name} are left over"
+        return f"its turn on {name}: {100 * share:.3g} % of the time is its there"
 
     def _rank(self, order: Order, job: int) -> str:
         """Why a job that could run does not: its place in the order, and who has the GPUs."""

@@ -2,40 +2,146 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field
 
-from optsched.rounds.plan import Decision, Plan, Verdict
+from optsched.instance.documents import Document
+from optsched.rounds.plan import Action, Decision, Plan, Verdict
 
 FORMAT = "optsched-plan/1"
 
 
+class Instance(Document):
+    """Which instance was planned for."""
+
+    name: str
+    sha256: str
+
+
+class Seated(Document):
+    """A job that runs: its GPUs, as ``node/index`` and by node, since when, and steps/s that it is reckoned to make."""
+
+    job: str
+    pool: str | None
+    gpus: list[str]
+    nodes: dict[str, list[int]]
+    since: float | None
+    throughput: float | None
+    reason: str | None = None
+
+
+class Waiting(Document):
+    """A job that does not run, and why."""
+
+    job: str
+    reason: str
+
+
+class Step(Document):
+    """One step of the way from what runs now to the plan."""
+
+    kind: Literal["stop", "start"]
+    job: str
+    pool: str
+    gpus: list[str]
+
+
+class AllocationEntry(Document):
+    """A row of the allocation, as in a solution file."""
+
+    job: str | None = None
+    jobs: list[str] | None = None
+    pool: str | None
+    gpus: int
+    nodes: int
+    fraction: float
+    share: float = 1.0
+    attributes: dict[str, Any] = Field(default_factory=dict)
+    option: int | None = None
+
+
+class PlanCertificate(Document):
+    """Whether the check of the allocation holds, and what its bound rests on."""
+
+    ok: bool
+    proof: str
+
+
+class PlanMetrics(Document):
+    """Jobs by what happens to them, GPUs that are usable and in use, and the share of each pool that is in use."""
+
+    jobs: dict[str, int]
+    gpus: int
+    gpus_in_use: int
+    utilisation: dict[str, float | None]
+
+
+class PlanDocument(Document):
+    """What happens in a round; numbers that do not exist are null."""
+
+    format: Literal["optsched-plan/1"]
+    id: str
+    round: int
+    now: float
+    until: float
+    instance: Instance
+    start: list[Seated]
+    keep: list[Seated]
+    move: list[Seated]
+    preempt: list[Waiting]
+    hold: list[Waiting]
+    actions: list[Step]
+    formulation: str | None
+    status: str | None
+    objective: float | None
+    bound: float | None
+    gap: float | None
+    certificate: PlanCertificate | None
+    allocation: list[AllocationEntry]
+    prices: dict[str, float]
+    fallback: str | None
+    notices: list[str]
+    metrics: PlanMetrics
+    reproducible: bool
+    started_from: str
+    timings: dict[str, float]
+
+
+def plan_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of ``optsched-plan/1``."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | PlanDocument.model_json_schema()
+
+
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """See `Plan.to_document`; numbers that do not exist are null."""
+    """See `Plan.to_document`."""
+    from optsched.rounds.digest import plan_digest
+
     solution = plan.solution
     return {
         "format": FORMAT,
+        "id": plan_digest(plan),
         "round": plan.number,
         "now": plan.now,
         "until": plan.until,
-        "start": [_seated(item) for item in plan.start],
-        "keep": [_seated(item) for item in plan.keep],
-        "move": [_seated(item) | {"reason": item.reason} for item in plan.move],
+        "instance": {"name": plan.instance.name, "sha256": plan.instance.sha256},
+        "start": _seated(plan, plan.start),
+        "keep": _seated(plan, plan.keep),
+        "move": _seated(plan, plan.move),
         "preempt": [{"job": item.job, "reason": item.reason} for item in plan.preempt],
         "hold": [{"job": item.job, "reason": item.reason} for item in plan.hold],
-        "actions": [
-            {"kind": step.kind, "job": step.job, "pool": step.pool, "gpus": list(step.gpus)} for step in plan.diff()
-        ],
-        "allocation": [] if solution is None or solution.allocation is None else solution.allocation.to_records(),
+        "actions": [_step(step) for step in plan.diff()],
+        "formulation": None if solution is None else solution.formulation,
         "status": None if solution is None else solution.status.value,
-        "objective": None if solution is None else solution.objective,
-        "bound": None if solution is None else solution.bound,
-        "gap": None if solution is None else solution.gap,
+        "objective": None if solution is None else _finite(solution.objective),
+        "bound": None if solution is None else _finite(solution.bound),
+        "gap": None if solution is None else _finite(solution.gap),
         "certificate": None
         if solution is None
         else {"ok": solution.certificate.ok, "proof": solution.certificate.proof},
-        "prices": {} if solution is None else dict(solution.prices),
+        "allocation": [] if solution is None or solution.allocation is None else solution.allocation.to_records(),
+        "prices": {} if solution is None else {name: float(price) for name, price in solution.prices.items()},
         "fallback": plan.fallback,
         "notices": list(plan.notices),
         "metrics": metrics(plan),
@@ -66,5 +172,32 @@ def metrics(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _seated(item: Decision) -> dict[str, Any]:
-    return {"job": item.job, "pool": item.pool, "gpus": list(item.gpus)}
+def by_node(gpus: tuple[str, ...]) -> dict[str, list[int]]:
+    """Indices of GPUs by their node."""
+    found: dict[str, list[int]] = {}
+    for gpu in gpus:
+        node, _, index = gpu.rpartition("/")
+        found.setdefault(node, []).append(int(index))
+    return found
+
+
+def _seated(plan: Plan, items: tuple[Decision, ...]) -> list[dict[str, Any]]:
+    names = plan.instance.jobs_table.names
+    row = {names[job]: job for job in plan.running}
+    rows = []
+    for item in items:
+        job = row.get(item.job)
+        speed = 0.0 if job is None else float(plan.speed[job])
+        since = None if job is None else plan.running[job][2]
+        told: dict[str, Any] = {"job": item.job, "pool": item.pool, "gpus": list(item.gpus)}
+        told |= {"nodes": by_node(item.gpus), "since": since, "throughput": speed if speed > 0 else None}
+        rows.append(told | ({"reason": item.reason} if item.reason else {}))
+    return rows
+
+
+def _step(step: Action) -> dict[str, Any]:
+    return {"kind": step.kind, "job": step.job, "pool": step.pool, "gpus": list(step.gpus)}
+
+
+def _finite(value: float | None) -> float | None:
+    return float(value) if value is not None and np.isfinite(value) else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
@@ -14,6 +12,7 @@ from optsched.arrays import AnyArray
 from optsched.errors import InvalidInput
 from optsched.instance.archive import from_npz, to_npz
 from optsched.rounds.allocating import Recorded
+from optsched.rounds.digest import plan_digest
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.metrics import Metrics
 from optsched.rounds.plan import Plan
@@ -24,24 +23,6 @@ from optsched.rounds.state import Reservation, RoundState
 from optsched.warm_start import WarmStart
 
 STATE = "optsched-round-state/1"
-
-
-def plan_digest(plan: Plan) -> str:
-    """A hash of all that a plan decides, and of what the next one depends on."""
-    told = {
-        "round": plan.number,
-        "now": plan.now,
-        "fallback": plan.fallback,
-        "running": [[job, *held] for job, held in plan.running.items()],
-    }
-    found = hashlib.blake2b(json.dumps(told).encode(), digest_size=16)
-    ledger = plan.ledger
-    parts: list[AnyArray] = [plan.verdict, plan.speed, *(getattr(ledger, field.name) for field in fields(Ledger))]
-    if plan.warm is not None:
-        parts += [plan.warm.of_job, plan.warm.column, *plan.warm.columns.values(), *plan.warm.rows.values()]
-    for part in parts:
-        found.update(np.ascontiguousarray(part).tobytes())
-    return found.hexdigest()
 
 
 def plan_record(plan: Plan) -> dict[str, Any]:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optsched.errors import InvalidInput, JournalError, UsageError
+from optsched.rounds.digest import plan_digest
 from optsched.rounds.events import read_event
 from optsched.rounds.journal import Entry, Snapshot, read_from, read_latest
 from optsched.rounds.living import Living
 from optsched.rounds.metrics import Metrics
 from optsched.rounds.plan import Plan
-from optsched.rounds.recording import plan_digest, read_metrics, read_state, recorded_of
+from optsched.rounds.recording import read_metrics, read_state, recorded_of
 from optsched.rounds.state import RoundState
 
 

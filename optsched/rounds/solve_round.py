@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,9 @@ from optsched.registry import load_solver
 from optsched.rounds.allocating import Answer, Recorded, allocate, check_names, keys_of
 from optsched.rounds.checking import broken_rules
 from optsched.rounds.ledger import Ledger
+from optsched.rounds.opening import StateSource, state_of
 from optsched.rounds.plan import Held, Plan, Verdict
+from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.ranked import rank
 from optsched.rounds.seating import Seating, Seats
 from optsched.rounds.selection import (
@@ -44,7 +47,8 @@ log = logging.getLogger("optsched")
 
 
 def solve_round(
-    state: RoundState,
+    state: StateSource,
+    policy: RoundPolicy | Mapping[str, Any] | None = None,
     *,
     load: Callable[[str], type[Solver]] = load_solver,
     model: Callable[[Instance], PerformanceModel] = model_of,
@@ -56,7 +60,10 @@ def solve_round(
 
     Parameters
     ----------
-    state : RoundState
+    state : RoundState, Instance, mapping, str or Path
+        A state; or the instance of a first round, or a file of either (`optsched.rounds.opening.state_of`).
+    policy : RoundPolicy or mapping, optional
+        In the place of the state's own.
     load : callable
         Solver class by name: the registry's, or that of a process which can be killed
         (`optsched.solvers.isolated.SolverProcess`).
@@ -73,11 +80,12 @@ def solve_round(
 
     Raises
     ------
-    UsageError
-        There is no such formulation or ranking, or it has no such option.
+    UsageError, InvalidInput
+        There is no such formulation or ranking, it has no such option, or the state cannot be read.
     """
-    check_names(state.policy)
     started = time.perf_counter()
+    state = state_of(state, policy)
+    check_names(state.policy)
     view = View.of(state)
     if recorded is not None and recorded.stands:
         return standstill(state, view, recorded.fallback or "")
@@ -95,6 +103,8 @@ def solve_round(
     if why is not None:
         log.error("round %d: %s", state.number, why)
         plan = standstill(state, view, why)
+    if plan.fallback is not None:
+        log.warning("round %d falls back: %s", state.number, plan.fallback)
     return replace(plan, timings={**plan.timings, "total": time.perf_counter() - started})
 
 

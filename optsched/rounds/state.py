@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -76,6 +77,22 @@ class RoundState:
             None,
             tuple(reservations),
         )
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> RoundState:
+        """A state from its document, ``optsched-round/1``; raises `InvalidInput`.
+
+        What it says of jobs that the instance does not have any more is left out, as after they are complete.
+        """
+        from optsched.rounds.state_document import read_state_document
+
+        return read_state_document(document)
+
+    def to_document(self) -> dict[str, Any]:
+        """The state as a document that `from_document` reads back to an equal state: its plan is the same."""
+        from optsched.rounds.state_document import state_document
+
+        return state_document(self)
 
     @property
     def now(self) -> float:

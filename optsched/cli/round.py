@@ -1,0 +1,184 @@
+"""``optsched round``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from optsched.cli import values
+from optsched.cli.options import OUTPUT, SOLVER, Json, check_inputs
+from optsched.cli.policy_options import PolicyOptions
+from optsched.cli.progress import progress
+from optsched.cli.shell import Shell, check_target
+from optsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from optsched.rounds.plan import Plan
+    from optsched.rounds.policy import RoundPolicy
+    from optsched.rounds.state import RoundState
+    from optsched.solvers.isolated import SolverProcess
+
+NOT_PROVEN = 5
+
+EXAMPLES = """
+    optsched round @quickstart
+    optsched round @quickstart --next state.json
+    optsched round state.json --now +6m -o plan.json --next state.json
+    optsched round @quickstart --ranking srtf --json | jq .start
+    optsched round state.json -f makespan --max-moves 2 --time-limit 1s
+    optsched round --schema state > optsched-round.schema.json
+"""
+
+
+def plan_round(
+    shell: Shell,
+    policy: PolicyOptions,
+    state: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="STATE",
+            help="State of a round (json, yaml), or an instance before its first one; - for standard input, or @name.",
+        ),
+    ] = None,
+    now: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            rich_help_panel="Problem",
+            help="When the round begins: s on the state's clock, or +6m after the state's time.",
+        ),
+    ] = None,
+    require_optimal: Annotated[
+        bool,
+        typer.Option(
+            "--require-optimal",
+            rich_help_panel=SOLVER,
+            help="Exit 5 if the plan falls back, or optimality is not proven.",
+        ),
+    ] = False,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan.", rich_help_panel=OUTPUT)
+    ] = None,
+    following: Annotated[
+        str | None,
+        typer.Option(
+            "--next", metavar="FILE", help="Write the state after the plan is followed.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHAT", help="Print the JSON Schema of a state or a plan instead.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Plan one round: what starts, runs on, moves, stops and waits, and why.
+
+    The same state gives the same plan. Give --next back as the STATE of the following round, with --now: what ran has
+    then received the time between. Where no solver answers in time, the plan follows the last allocation as far as that
+    is possible, and says so.
+
+    Exit codes: 0 there is a plan, 2 usage, 3 invalid input, 5 with --require-optimal: a fallback, or no proof of
+    optimality, 130 interrupted.
+    """
+    if schema is not None:
+        return _print_schema(shell, schema)
+    if state is None:
+        raise UsageError("missing argument STATE")
+    check_target(output)
+    check_target(following)
+    if following == "-" and (as_json or output == "-"):
+        raise UsageError("the plan and the next state cannot both go to standard output")
+    check_inputs(state=state, policy=policy.policy_file)
+    from optsched.registry import load_solver
+    from optsched.rounds.opening import state_of
+    from optsched.rounds.transitions import followed
+    from optsched.solvers.isolated import SolverProcess
+
+    with SolverProcess(load_solver) as process:
+        process.load("highs")
+        process.start()  # while the state is read
+        given = state_of(state)
+        begun = _at(given, policy.applied(given.policy), now)
+        with progress(shell, "planning"):
+            plan = _planned(begun, process)
+    after = None if following is None else followed(begun, plan)
+    told = []
+    if output is not None and output != "-":
+        write_document(plan.to_document(), output)
+        told.append(f"plan written to {output}")
+    if following is not None and following != "-" and after is not None:
+        write_document(after.to_document(), following)
+        told.append(f"next state written to {following}")
+    if as_json or output == "-":
+        shell.document(plan.to_document())
+    elif following == "-" and after is not None:
+        shell.document(after.to_document())
+    elif not shell.quiet:
+        from optsched.cli.plan_view import plan_view
+
+        shell.print(*plan_view(plan, begun))
+        for line in ["", *told] if told else []:
+            shell.tell(line)
+    return exit_code(plan, require_optimal)
+
+
+def _planned(state: RoundState, process: SolverProcess) -> Plan:
+    """The plan, by solvers in a process of their own, which is killed when the time of the round is up."""
+    from optsched.rounds.allocating import check_policy
+    from optsched.rounds.solve_round import solve_round
+
+    check_policy(state.policy, state.instance)
+    if state.policy.ranking is None and state.policy.solver != "auto":
+        process.load(state.policy.solver).version()  # one that is missing is no reason to fall back
+    return solve_round(state, load=process.load)
+
+
+def _at(state: RoundState, policy: RoundPolicy, now: str | None) -> RoundState:
+    """The state at the time of ``--now``, under a policy."""
+    from dataclasses import replace
+
+    from optsched.rounds.transitions import advanced
+
+    state = replace(state, policy=policy)
+    if now is None:
+        return state
+    if now.lstrip().startswith("+"):
+        time = state.now + (values.duration(now.lstrip()[1:], "--now") or 0.0)
+    else:
+        time = values.real(now, "--now") or 0.0
+    if time < state.now:
+        raise UsageError(f"--now: found {time:g}, expected at least {state.now:g}, the time of the state")
+    return advanced(state, time)
+
+
+def exit_code(plan: Plan, require_optimal: bool) -> int:
+    """The exit code that a plan stands for."""
+    if not require_optimal:
+        return 0
+    from optsched.solution import Status
+
+    proven = plan.solution is not None and plan.solution.status is Status.OPTIMAL
+    return 0 if proven and plan.fallback is None else NOT_PROVEN
+
+
+def write_document(document: dict[str, object], path: str) -> None:
+    """Write a document as a JSON file, atomically."""
+    from optsched.api import write_atomically
+    from optsched.instance.files import pretty_json
+
+    write_atomically(path, pretty_json(document).encode())
+
+
+def _print_schema(shell: Shell, what: str) -> int:
+    import json
+
+    if what not in ("state", "plan"):
+        raise UsageError(f"--schema: found {what!r}, expected state or plan")
+    from optsched.rounds.plan_document import plan_schema
+    from optsched.rounds.state_document import state_schema
+
+    shell.write(json.dumps(state_schema() if what == "state" else plan_schema(), indent=1) + "\n")
+    return 0

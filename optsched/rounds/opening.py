@@ -1,0 +1,75 @@
+"""States of rounds from what callers have: states, instances, documents and files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from optsched.assembly import load
+from optsched.errors import UsageError
+from optsched.instance import Instance
+from optsched.instance.files import NPZ_MAGIC, SUFFIXES
+from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, validate
+from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.state import RoundState
+from optsched.rounds.state_document import read_state_document
+
+StateSource = RoundState | Instance | Mapping[str, Any] | str | Path
+"""A state, or the instance of a first round: as it is, as a document, or what `optsched.load` takes."""
+
+
+def state_of(source: StateSource, policy: RoundPolicy | Mapping[str, Any] | None = None) -> RoundState:
+    """The state of a round.
+
+    Parameters
+    ----------
+    source : RoundState, Instance, mapping, str or Path
+        A state; or an instance, of which this is the first round. As files and documents both are told apart by their
+        ``format``.
+    policy : RoundPolicy or mapping, optional
+        In the place of the state's own.
+
+    Raises
+    ------
+    UsageError, InvalidInput
+    """
+    if policy is not None and not isinstance(policy, RoundPolicy):
+        policy = validate(RoundPolicy, dict(policy), "policy")
+    if isinstance(source, str | Path):
+        source = _read(source)
+    if isinstance(source, Mapping):
+        source = _of_document(source)
+    if isinstance(source, Instance):
+        return RoundState.first(source, policy)
+    if not isinstance(source, RoundState):
+        raise UsageError(f"found a {type(source).__name__}, expected a RoundState, an Instance or a file of one")
+    return source if policy is None else replace(source, policy=policy)
+
+
+def _read(source: str | Path) -> RoundState | Instance:
+    if isinstance(source, str) and source.startswith("@"):
+        return load(source)
+    piped = str(source) == "-"
+    kind = "json" if piped else SUFFIXES.get(Path(source).suffix.lower(), "json")
+    if kind == "npz":
+        return load(source)
+    data = read_stdin() if piped else read_bytes(Path(source))
+    with named(source):
+        if data[:4] == NPZ_MAGIC:
+            from optsched.instance.archive import from_npz
+
+            return from_npz(data)
+        if kind == "yaml":
+            from optsched.instance.yaml_text import parse_yaml
+
+            return _of_document(parse_yaml(data, "state"))
+        return _of_document(parse_json(data, "state"))
+
+
+def _of_document(document: Any) -> RoundState | Instance:
+    """An instance, unless the document says that it is the state of a round."""
+    if isinstance(document, Mapping) and str(document.get("format", "")).startswith("optsched-round"):
+        return read_state_document(document)
+    return Instance.from_document(document)
