@@ -173,17 +173,21 @@ class Seating:
     ) -> dict[int, tuple[str, ...]]:
         """GPUs of rows that start, and of rows that have to move for them."""
         rows, documents = claims.rows, self.constraints
-        seated = Standing.of_rows(self.classes, self.seats.rows, *_with_gpus(self.seats)).and_also(self.fixed)
-        going_on = Standing.of_rows(self.classes, rows, going, [held[row] for row in going.tolist()])
+        standing = self.fixed
+        if len(self.seats):
+            standing = standing.and_also(Standing.of_rows(self.classes, self.seats.rows, *_with_gpus(self.seats)))
+        if len(going):
+            gpus = [held[row] for row in going.tolist()]
+            standing = standing.and_also(Standing.of_rows(self.classes, rows, going, gpus))
         bars = self._bars(rows, new)
-        result = place_beside(self.classes, rows, new, seated.and_also(going_on), documents, barred=bars)
+        result = place_beside(self.classes, rows, new, standing, documents, barred=bars)
         found = dict(zip(result.row.tolist(), result.gpus, strict=True))
         scattered = np.array([item.row for item in result.refused if item.scattered], np.int64)
         refused = {item.row: item.reason for item in result.refused}
         if self.may_move and self.most_moved != 0 and len(scattered):
             self.may_move = False
             beside = Standing.of_rows(self.classes, rows, result.row, result.gpus)
-            placed, moved = self._moved(claims, going, scattered, held, seated.and_also(going_on).and_also(beside))
+            placed, moved = self._moved(claims, going, scattered, held, standing.and_also(beside))
             found |= placed | moved
             refused = {row: reason for row, reason in refused.items() if row not in placed}
             self.most_moved = None if self.most_moved is None else self.most_moved - len(moved)
