@@ -17,7 +17,7 @@ from optsched.placement.plain import Movable
 from optsched.placement.requests import ANTI_AFFINITY
 from optsched.placement.standing import Standing
 from optsched.rounds.keeping import FULL, Keeping
-from optsched.rounds.selection import Claims, before_blocked, joined, select, taken
+from optsched.rounds.selection import Claims, before_blocked, displaced, joined, select, taken
 from optsched.rounds.state import Reservation
 
 MANY = 2**62
@@ -106,6 +106,8 @@ class Seating:
         if strict:
             return self._run_strictly(claims, most_displaced)
         chosen = select(claims, most_displaced)
+        if self.most_moved is not None:  # what is displaced counts as well
+            self.most_moved = max(self.most_moved - int(displaced(claims, chosen).sum()), 0)
         while len(chosen):
             ranked = claims.order[np.isin(claims.order, chosen)]
             placed = self._seat(claims, ranked)
