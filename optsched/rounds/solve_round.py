@@ -156,7 +156,7 @@ class _Round:
         together = view.together
         more = joined(
             self._going_on(np.flatnonzero(view.running.runs & ~goes_on & ~view.outside & ~claimless)),
-            joined(self._running_pairs(together & ~goes_on), rows_alone(C, np.flatnonzero(claimless))),
+            joined(self._running_pairs(ledger), rows_alone(C, np.flatnonzero(claimless))),
         )
         rows = joined(answer.rows, more)
         continues = np.concatenate([continues, self._continues(more)])
@@ -203,11 +203,11 @@ class _Round:
         side = [rows for own in self.answer.constraints if (rows := _rows_of(own, C)) is not None]
         return leftovers(left, others, self._continues(others), self.state.service.executed, side)
 
-    def _running_pairs(self, jobs: BoolArray) -> JobRows:
-        """Rows in which two of these jobs run now and can go on."""
+    def _running_pairs(self, ledger: Ledger) -> JobRows:
+        """Pairs that run now and can go on, though they have no claim."""
         ran = self.state.ledger
-        mask = np.append(jobs, False)
-        key = ran.key[ran.runs & mask[ran.job] & mask[ran.partner]]
+        key = ran.key[ran.runs & (ran.partner >= 0)]
+        key = key[matched(ledger.key.T, key.T) < 0]
         rows = repaired(key, np.zeros(len(key)), self.answer.classes)
         return taken(rows, np.flatnonzero(self._continues(rows)))
 
