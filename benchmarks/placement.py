@@ -1,4 +1,7 @@
-"""Gangs on nodes: `place_rows` with its bounds, against a naive first fit; one thread, medians of fresh processes."""
+"""Gangs on nodes: `place_rows` with its bounds, against a naive first fit; `place_beside` in a round.
+
+One thread, medians of fresh processes.
+"""
 
 from __future__ import annotations
 
@@ -86,6 +89,26 @@ def first_fit(jobs: int, nodes: int, load: float, running: float) -> Callable[[]
     return run
 
 
+def beside(jobs: int, nodes: int, starts: int) -> Callable[[], Any]:
+    """Some rows start, all others stand where `place_rows` has put them; GPU names are known from a round before."""
+    from optsched.engine import Engine
+    from optsched.placement import Standing, place_beside, place_rows
+    from optsched.registry import load_solver
+
+    classes, rows = case(jobs, nodes, load=0.98, running=0.0)
+    placed = place_rows(classes, rows, np.arange(jobs), Engine(load_solver), columns=0)
+    start = np.zeros(len(placed), bool)
+    start[np.random.default_rng(0).choice(len(placed), starts, replace=False)] = True
+    gpus = [gang for gang, starts_now in zip(placed.gpus, start.tolist(), strict=True) if not starts_now]
+
+    def run() -> Any:
+        standing = Standing.of_rows(classes, rows, placed.row[~start], gpus)
+        return len(place_beside(classes, rows, placed.row[start], standing))
+
+    run()
+    return run
+
+
 def main(repeat: int = 3) -> None:
     print(f"{'':<44} {'wall':>9} {'memory':>8}   rows placed / bound, nodes spanned / bound, GPUs moved")
     settings = [(2_000, 512, load, running) for running in (0.0, 0.6) for load in (0.95, 1.0)]
@@ -99,6 +122,10 @@ def main(repeat: int = 3) -> None:
         f = naive.result
         told = f"{f['rows_placed']:.0f}, {f['nodes_spanned']:.0f}, {f['gpus_moved']:.0f}"
         print(f"{'  first fit in order of arrival':<44} {naive.seconds:7.3f} s {naive.megabytes:5.0f} MB   {told}")
+    for jobs, nodes, starts in ((450, 128, 20), (5_000, 1_250, 20), (5_000, 1_250, 200)):
+        found = measure(HERE, "beside", repeat, jobs=jobs, nodes=nodes, starts=starts)
+        label = f"{starts} rows start beside {jobs - starts}, {nodes} x 8 GPUs"
+        print(f"{label:<44} {found.seconds * 1e3:6.2f} ms {found.megabytes:5.0f} MB   {found.result} placed")
 
 
 if __name__ == "__main__":

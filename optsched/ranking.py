@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from optsched.arrays import FloatArray, IntArray
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.formulation_options import ConstraintOptions, options_from
 from optsched.instance import Instance
 
@@ -24,14 +26,16 @@ class RankedJobs:
     gpus : IntArray
         Gang size; the smallest number of GPUs of an elastic job.
     arrival, deadline : FloatArray
-        Seconds; inf for no deadline.
+        Seconds; inf for no deadline, and at most `now` for one that has passed.
+    soft : BoolArray
+        Whether the deadline is soft: work that is late still counts.
     weight : FloatArray
     remaining : FloatArray
         Seconds that the steps left take in the fastest configuration at that number of GPUs; inf where it is unknown.
     executed : FloatArray
-        Seconds that it has held GPUs.
+        Seconds that it has held GPUs since it arrived, or was renewed (`Ranking.renews`).
     attained : FloatArray
-        GPU seconds that it has had.
+        GPU seconds that it has had since then.
     waited : FloatArray
         Seconds that it has waited since it last ran, or arrived; 0 while it runs.
     """
@@ -41,6 +45,7 @@ class RankedJobs:
     gpus: IntArray
     arrival: FloatArray
     deadline: FloatArray
+    soft: BoolArray
     weight: FloatArray
     remaining: FloatArray
     executed: FloatArray
@@ -55,11 +60,18 @@ class RankedJobs:
         """Seconds."""
         return self.instance.now
 
+    def renewed(self, mask: BoolArray) -> RankedJobs:
+        """The same, if the jobs of a mask had had nothing so far."""
+        return replace(
+            self, executed=np.where(mask, 0.0, self.executed), attained=np.where(mask, 0.0, self.attained)
+        )  # fmt: skip
+
 
 class Ranking(ABC):
     """A policy that ranks jobs. Rounds run them in this order, each in its fastest configuration that has room.
 
     A subclass's docstring is the rule. Ties go to the job that arrived first, then to the one that was submitted first.
+    A ranking has no memory of its own: what it needs to know of the past is in `RankedJobs`.
     """
 
     name: ClassVar[str]
@@ -76,6 +88,13 @@ class Ranking(ABC):
         """Whether a job that has no room keeps all jobs behind it waiting."""
         return False
 
+    def renews(self, jobs: RankedJobs) -> BoolArray:
+        """Jobs whose time and GPU time count from 0 again from this round on, shape (n,): none of them."""
+        return np.zeros(len(jobs), bool)
+
     @abstractmethod
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray | IntArray, ...]:
-        """Sort keys, each of shape (n,): jobs with smaller ones go first; the first key counts most."""
+        """Sort keys, each of shape (n,): jobs with smaller ones go first; the first key counts most.
+
+        Of jobs that `renews` names, nothing counts that they had before.
+        """

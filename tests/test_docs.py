@@ -309,6 +309,23 @@ def test_the_side_constraints_are_listed_with_their_options() -> None:
     }
 
 
+def test_the_rankings_are_listed_with_their_options() -> None:
+    owners = {owner.name: owner for owner in map(registry.load_ranking, registry.names("ranking"))}
+    rows = table(sections("docs/rankings.md")["The catalogue"])
+    told = {name.strip("`"): re.findall(r"`([\w-]+)`", options) for name, _, options in rows}
+    assert told == {name: list(owners[name].Options.model_fields) for name in told}
+    assert set(told) == set(owners)
+    text = sections("docs/rankings.md")["The catalogue"]
+    words = " ".join(text.split())
+    assert [
+        alias for owner in owners.values() for alias in owner.aliases if f"`{alias}` for `{owner.name}`" not in words
+    ] == []
+    described = table(text[text.index("| option | of |") :])
+    assert {(ranking.strip("`"), option.strip("`")) for option, ranking, *_ in described} == {
+        (name, option) for name, options in told.items() for option in options
+    }
+
+
 # --- links ---------------------------------------------------------------------------------------------------------
 
 

@@ -20,10 +20,12 @@ from packaging.requirements import Requirement
 
 import formulations
 import formulations.constraints
+import formulations.rankings
 import optsched
 from optsched import registry
 from optsched.formulation import Formulation, SideConstraint
 from optsched.formulation_options import own_options
+from optsched.ranking import Ranking
 
 ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -83,6 +85,7 @@ def classes_in(package: ModuleType, base: type) -> dict[str, type]:
 
 FORMULATIONS = classes_in(formulations, Formulation)
 CONSTRAINTS = classes_in(formulations.constraints, SideConstraint)
+RANKINGS = classes_in(formulations.rankings, Ranking)
 
 
 def test_the_catalogue_of_formulations_is_the_folder() -> None:
@@ -94,6 +97,12 @@ def test_the_catalogue_of_constraints_is_the_folder() -> None:
     assert {owner.kind: place for place, owner in CONSTRAINTS.items()} == formulations.constraints.CATALOGUE
 
 
+def test_the_catalogue_of_rankings_is_the_folder() -> None:
+    wanted = {name: place for place, owner in RANKINGS.items() for name in (owner.name, *owner.aliases)}
+    assert wanted == formulations.rankings.CATALOGUE
+    assert len({place.partition(":")[0] for place in RANKINGS}) == len(RANKINGS), "one file per ranking"
+
+
 @pytest.mark.parametrize("what", registry.GROUPS)
 def test_everything_in_a_catalogue_loads(what: str) -> None:
     load = {
@@ -101,6 +110,7 @@ def test_everything_in_a_catalogue_loads(what: str) -> None:
         "constraint": registry.load_constraint,
         "performance model": registry.load_model,
         "solver": registry.load_solver,
+        "ranking": registry.load_ranking,
     }[what]
     for name in registry.names(what):
         owner = load(name)
@@ -122,6 +132,17 @@ def test_a_docstring_is_the_mathematics(place: str) -> None:
     if options:
         told = lines[lines.index("Options") :]
         assert options <= {line.split()[0] for line in told if line}
+
+
+@pytest.mark.parametrize("place", RANKINGS)
+def test_a_docstring_is_the_rule(place: str) -> None:
+    owner = RANKINGS[place]
+    lines = [line.strip() for line in (inspect.getdoc(owner) or "").splitlines()]
+    assert "Key" in lines
+    options = set(owner.Options.model_fields)
+    told = lines[lines.index("Options") + 1 :] if "Options" in lines else []
+    told = told[: told.index("")] if "" in told else told
+    assert {line.split()[0] for line in told} == options
 
 
 # --- the files -----------------------------------------------------------------------------------------------------

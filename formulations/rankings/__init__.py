@@ -1,8 +1,16 @@
 """Policies that only rank jobs: one file per ranking, found by optsched through one entry point."""
 
 CATALOGUE: dict[str, str] = {
+    "2d-las": "formulations.rankings.las_2d:LeastAttainedGpuTime",
+    "earliest-deadline-first": "formulations.rankings.edf:EarliestDeadlineFirst",
+    "edf": "formulations.rankings.edf:EarliestDeadlineFirst",
     "fifo": "formulations.rankings.fifo:Fifo",
+    "gittins": "formulations.rankings.gittins:GittinsIndex",
+    "las": "formulations.rankings.las:LeastAttainedService",
+    "least-attained-service": "formulations.rankings.las:LeastAttainedService",
+    "priority": "formulations.rankings.priority:Priority",
     "shortest-remaining-time": "formulations.rankings.srtf:ShortestRemainingTime",
     "srtf": "formulations.rankings.srtf:ShortestRemainingTime",
+    "tiresias": "formulations.rankings.tiresias:Tiresias",
 }
 """Registry name -> "module:Class"."""

@@ -10,6 +10,11 @@ from optsched.ranking import RankedJobs, Ranking
 class Fifo(Ranking):
     """Jobs in the order in which they arrived.
 
+    Key
+        arrival_j
+
+    A job that arrived later runs only on what those before it leave over, and is stopped when one of them can use it.
+
     Options
         strict  a job that has no room keeps all jobs behind it waiting; otherwise smaller ones fill what is left.
     """

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.arrays import IntArray
-from optsched.instance.documents import parse_index
 
 if TYPE_CHECKING:
     from optsched.instance.cluster import Pool
@@ -40,7 +39,6 @@ class Numbering:
         self.row: IntArray = np.concatenate([*rows, np.zeros(0, np.int64)])
         sizes = np.concatenate([*(pool.node_gpus for pool in pools), np.zeros(0, np.int64)])
         self.start: IntArray = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-        self._known = _Known(self)
 
     @property
     def nodes(self) -> int:
@@ -57,6 +55,10 @@ class Numbering:
         """Number of each node."""
         names = (pool.node_name(row) for pool in self._pools for row in range(len(pool.node_gpus)))
         return {name: number for number, name in enumerate(names)}
+
+    @cached_property
+    def _known(self) -> _Known:
+        return _Known(self)
 
     def node_name(self, node: int) -> str:
         """Name of a node."""
@@ -77,20 +79,17 @@ class Numbering:
 
 
 class _Known(dict[str, int]):
-    """GPUs by name, those that were asked for: a cluster may have more of them than anybody names."""
+    """GPUs by name, of those nodes that were asked for: a cluster may have more of them than anybody names."""
 
     def __init__(self, numbering: Numbering) -> None:
         super().__init__()
         self._numbering = numbering
+        self._start: list[int] = numbering.start.tolist()
 
     def __missing__(self, name: str) -> int:
-        node, _, index = name.rpartition("/")
+        node = name.rpartition("/")[0]
         number = self._numbering.by_name.get(node, NONE)
-        place = parse_index(index)
-        if number == NONE or place == NONE:
-            return NONE
-        gpu = int(self._numbering.start[number]) + place
-        if gpu >= self._numbering.start[number + 1]:
-            return NONE
-        self[name] = gpu
-        return gpu
+        if number != NONE and f"{node}/0" not in self:
+            first, stop = self._start[number], self._start[number + 1]
+            self.update({f"{node}/{gpu - first}": gpu for gpu in range(first, stop)})
+        return self.get(name, NONE)

@@ -11,6 +11,7 @@ import numpy as np
 from optsched.arrays import IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.placement.best_fit import best_fit
+from optsched.placement.plain import Movable, is_plain, move_plain, place_plain
 from optsched.placement.problem import Problem
 from optsched.placement.refusal import why_refused
 from optsched.placement.requests import Requests
@@ -105,6 +106,10 @@ def place_beside(
     if len(once) < len(jobs):
         raise ValueError(f"job {classes.instance.jobs_table.names[int(once[np.argmax(count)])]} is to be placed twice")
     refuse_standing(standing, jobs)
+    if is_plain(requests, standing):
+        found = place_plain(requests, standing)
+        if all(j in found for j in np.flatnonzero(requests.span > 1).tolist()):
+            return _seated_plainly(classes, rows, requests, standing, found)
     problem = Problem.of(requests, np.unique(requests.pool).tolist(), standing)
     assignment = best_fit(problem, keep=True)
     names = {node: problem.nodes.name(node) for gpus in assignment.values() for node in np.unique(gpus[:, 0]).tolist()}
@@ -116,3 +121,37 @@ def place_beside(
             Unseated(int(requests.row[j]), words, scattered) for j, words, scattered in why_refused(problem, assignment)
         ),
     )
+
+
+def moving(
+    classes: Classes, rows: JobRows, wanted: IntArray, standing: Standing, movable: Sequence[Movable], most: float
+) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[str, ...]]] | None:
+    """Room for rows that `place_beside` refused, by moving gangs that stand (`optsched.placement.plain.move_plain`).
+
+    Returns
+    -------
+    GPUs by row, and by the number of what is moved; None where the rows are not plain.
+    """
+    requests = Requests.of(classes, rows, np.asarray(wanted, np.int64))
+    if not is_plain(requests, standing):
+        return None
+    placed, moved = move_plain(requests, standing, movable, most)
+    return {int(requests.row[j]): gpus for j, gpus in placed.items()}, moved
+
+
+def _seated_plainly(
+    classes: Classes, rows: JobRows, requests: Requests, standing: Standing, found: Mapping[int, tuple[str, ...]]
+) -> Seated:
+    """Plain gangs, with words for those that are refused."""
+    placed = sorted(found)
+    row, gpus = requests.row[placed], tuple(found[j] for j in placed)
+    left = np.array([j for j in range(len(requests)) if j not in found], np.int64)
+    refused: tuple[Unseated, ...] = ()
+    if len(left):
+        rest = requests.take(left)
+        beside = standing.and_also(Standing.of_rows(classes, rows, row, gpus))
+        problem = Problem.of(rest, np.unique(rest.pool).tolist(), beside)
+        refused = tuple(
+            Unseated(int(rest.row[j]), words, scattered) for j, words, scattered in why_refused(problem, {})
+        )
+    return Seated(row, gpus, refused)

@@ -164,10 +164,11 @@ def _given_twice(seats: Mapping[str, Seat]) -> list[SeatFlaw]:
     load: dict[str, float] = defaultdict(float)
     holders: dict[str, list[str]] = defaultdict(list)
     for name, seat in seats.items():
-        first = not seat.partner or seat.partner not in seats or name < seat.partner
+        other = seats.get(seat.partner)
+        counted = other.gpus if other is not None and other.partner == name and seat.partner < name else ()
         for gpu in dict.fromkeys(seat.gpus):
             holders[gpu].append(name)
-            load[gpu] += seat.share if first or gpu not in seats[seat.partner].gpus else 0.0
+            load[gpu] += 0.0 if gpu in counted else seat.share
     return [
         SeatFlaw(name, f"{gpu} is given away {amount:g} times (to {', '.join(holders[gpu])}), expected once")
         for gpu, amount in load.items()

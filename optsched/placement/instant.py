@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
+from optsched.placement.uses import Uses
 
 FULL = 1 + 1e-9
 """Shares of a capacity add up to at most this: three thirds fill a GPU, whatever the rounding."""
@@ -27,14 +28,14 @@ class Instant:
         Jobs of each row; partner -1 for a job alone.
     fraction : FloatArray, shape (A,)
         Share of the time that each row is to run.
-    usage : csr_matrix, shape (R, A)
+    uses : Uses, A rows of R resources
         Share of the capacity of each resource that can bind that a row holds; above 1 for a row that can never run.
     """
 
     job: IntArray
     partner: IntArray
     fraction: FloatArray
-    usage: sp.csr_matrix
+    uses: Uses
 
     @classmethod
     def of(cls, classes: Classes, rows: JobRows) -> Instant:
@@ -45,15 +46,21 @@ class Instant:
         capacity = np.repeat(classes.capacity[renewable], np.diff(usage.indptr))
         with np.errstate(divide="ignore", over="ignore"):
             usage.data = np.minimum(usage.data / capacity, 2.0)
-        return cls(rows.job, rows.partner, rows.fraction, sp.csr_matrix(usage[_can_bind(rows.job, usage)]))
+        return cls(rows.job, rows.partner, rows.fraction, Uses.of(usage[_can_bind(rows.job, usage)]))
 
     def __len__(self) -> int:
         return len(self.job)
 
     @cached_property
     def by_row(self) -> sp.csc_matrix:
-        """Usage by columns."""
-        return self.usage.tocsc()
+        """Usage by columns, shape (R, A)."""
+        uses = self.uses
+        return sp.csc_matrix((uses.share, uses.resource, uses.start), shape=(uses.resources, len(uses)))
+
+    @cached_property
+    def usage(self) -> sp.csr_matrix:
+        """Usage by resources, shape (R, A)."""
+        return sp.csr_matrix(self.by_row)
 
     @cached_property
     def jobs(self) -> int:
@@ -76,13 +83,13 @@ class Instant:
     def all_fit(self) -> bool:
         """Whether all rows can run side by side."""
         alone = self.job_time(np.ones(len(self))).max(initial=0.0) <= 1
-        return bool(alone and (np.asarray(self.usage.sum(axis=1)).ravel() <= FULL).all())
+        return bool(alone and (self.uses.total(np.arange(len(self))) <= FULL).all())
 
     @cached_property
     def impossible(self) -> BoolArray:
         """Mask of the rows that not even run alone, as they need more of some resource than there is."""
         mask = np.zeros(len(self), bool)
-        mask[self.usage.indices[self.usage.data > FULL]] = True
+        mask[self.uses.row[self.uses.share > FULL]] = True
         return mask
 
 

@@ -84,30 +84,39 @@ def first_fit(
     busy : BoolArray, shape (jobs,), optional
         Jobs that run already.
     """
-    free = np.full(instant.usage.shape[0], FULL) if free is None else free.copy()
+    uses = instant.uses.take(order)
+    free = np.full(uses.resources, FULL) if free is None else free.copy()
     running, busy = busy, np.zeros(instant.jobs + 1, bool)  # the last one stands for no partner
     if running is not None:
         busy[:-1] = running[: instant.jobs]
-    left, uses = order, sp.csc_matrix(instant.by_row[:, order])
+    left, row, resource, share = order, uses.row, uses.resource, uses.share
     taken: list[IntArray] = []
     while len(left):
         job, partner = instant.job[left], instant.partner[left]
-        row = np.repeat(np.arange(len(left)), np.diff(uses.indptr))
         possible = ~(busy[job] | busy[partner])
-        possible[row[uses.data > free[uses.indices]]] = False
+        possible[row[share > free[resource]]] = False
         if not possible.all():
-            left, uses = left[possible], sp.csc_matrix(uses[:, possible])
+            left, row, resource, share = _kept(possible, left, row, resource, share)
             continue
         fits = _first_of_jobs(instant, left)
-        fits[row[_beyond(uses.indices.astype(np.int64), uses.data, free)]] = False
+        fits[row[_beyond(resource, share, free)]] = False
         fits[0] = True  # it was possible, whatever the rounding of the sums
         chosen = left[fits]
         taken.append(chosen)
-        free -= np.asarray(uses[:, fits].sum(axis=1)).ravel()
+        held = fits[row]
+        free -= np.bincount(resource[held], share[held], minlength=len(free))
         busy[instant.job[chosen]] = busy[instant.partner[chosen]] = True
         busy[-1] = False
-        left, uses = left[~fits], sp.csc_matrix(uses[:, ~fits])
+        left, row, resource, share = _kept(~fits, left, row, resource, share)
     return np.sort(np.concatenate(taken)) if taken else np.zeros(0, np.int64)
+
+
+def _kept(
+    mask: BoolArray, left: IntArray, row: IntArray, resource: IntArray, share: FloatArray
+) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+    """The rows of a mask with their uses, numbered anew."""
+    entries = mask[row]
+    return left[mask], (np.cumsum(mask) - 1)[row[entries]], resource[entries], share[entries]
 
 
 def _beyond(resource: IntArray, amount: FloatArray, free: FloatArray) -> BoolArray:

@@ -212,9 +212,12 @@ class Standing:
 
 def refuse_standing(standing: Standing, jobs: IntArray) -> None:
     """Raise ValueError where one of these jobs, which are to be placed, stands already."""
-    both = np.intersect1d(standing.jobs, jobs)
+    names = standing.instance.jobs_table.names
+    stands = np.zeros(len(names), bool)
+    stands[standing.jobs] = True
+    both = jobs[stands[jobs]]
     if len(both):
-        raise ValueError(f"job {standing.instance.jobs_table.names[int(both[0])]} stands and is to be placed as well")
+        raise ValueError(f"job {names[int(both[0])]} stands and is to be placed as well")
 
 
 def _named(instance: Instance, job: IntArray, holder: int) -> str:

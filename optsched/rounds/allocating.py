@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.assembly import compile_for, constraints_in_force, make_formulation, model_of
+from optsched.arrays import FloatArray, IntArray
+from optsched.assembly import compile_for, constraints_in_force, make_formulation
 from optsched.candidates import Candidates, Classes, JobRows
 from optsched.engine import Engine
 from optsched.errors import Interrupted, OptschedError
@@ -18,8 +19,10 @@ from optsched.formulation import Formulation, SideConstraint
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
 from optsched.registry import load_ranking
+from optsched.rounds.order import Order
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.state import RoundState
+from optsched.rounds.view import View
 from optsched.solution import Solution
 from optsched.solvers import Limits, Solver
 from optsched.warm_start import WarmStart, configuration_labels, matched
@@ -38,11 +41,14 @@ class Recorded:
     ----------
     fallback : str, optional
         Why it fell back.
+    stands : bool
+        Whether nothing was planned, and what ran ran on.
     key, fraction : arrays, optional
         The allocation that a solver had when the clock stopped it, as a `Ledger` knows it.
     """
 
     fallback: str | None = None
+    stands: bool = False
     key: IntArray | None = None
     fraction: FloatArray | None = None
 
@@ -66,12 +72,14 @@ class Answer:
     warm : WarmStart, optional
     started_from : str
     timings : mapping
+    notices : tuple of str
+        What the user should know of.
     place : IntArray, shape (rows,), optional
         Place of each row in the order of a ranking.
-    strict : bool
-        Whether a job that has no room keeps all jobs behind it waiting.
     recorded : Recorded, optional
         What must be written down to plan this round again.
+    order : Order, optional
+        The order of the jobs in it.
     """
 
     classes: Classes
@@ -83,18 +91,28 @@ class Answer:
     warm: WarmStart | None = None
     started_from: str = ""
     timings: Mapping[str, float] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
     place: IntArray | None = None
-    strict: bool = False
     recorded: Recorded | None = None
+    order: Order | None = None
+
+    @property
+    def strict(self) -> bool:
+        """Whether a job that has no room keeps all jobs behind it waiting."""
+        return self.order is not None and self.order.strict
 
 
-def formulation_of(policy: RoundPolicy, instance: Instance, held: bool = False) -> Formulation:
+def formulation_of(
+    policy: RoundPolicy, instance: Instance, given: Sequence[Mapping[str, Any]], held: bool = False
+) -> Formulation:
     """The formulation of a policy with the side constraints in force.
 
     Parameters
     ----------
     policy : RoundPolicy
     instance : Instance
+    given : sequence of mappings
+        Side constraints of the policy.
     held : bool
         Whether jobs run that cannot be preempted.
 
@@ -102,11 +120,17 @@ def formulation_of(policy: RoundPolicy, instance: Instance, held: bool = False) 
     ------
     UsageError, InvalidInput
     """
-    constraints: list[SideConstraint | Mapping[str, str]] = [*constraints_in_force(instance, policy.constraints)]
+    constraints: list[SideConstraint | Mapping[str, str]] = [*constraints_in_force(instance, given)]
     chosen = make_formulation(policy.formulation, policy.options, constraints)
     if held and chosen.takes_rows and not any(own.kind == UNINTERRUPTED for own in chosen.constraints):
         return make_formulation(policy.formulation, policy.options, [*constraints, {"kind": UNINTERRUPTED}])
     return chosen
+
+
+def check_names(policy: RoundPolicy) -> None:
+    """Refuse a formulation, or an option of it, that there is not; raises `UsageError`. Rankings are checked before."""
+    if policy.ranking is None:
+        make_formulation(policy.formulation, policy.options)
 
 
 def check_policy(policy: RoundPolicy, instance: Instance) -> None:
@@ -115,16 +139,14 @@ def check_policy(policy: RoundPolicy, instance: Instance) -> None:
         load_ranking(policy.ranking)(policy.options)
         constraints_in_force(instance, policy.constraints)
         return
-    formulation_of(policy, instance)
+    formulation_of(policy, instance, policy.constraints)
 
 
 def allocate(
     state: RoundState,
-    instance: Instance,
-    apart: BoolArray,
-    held: bool,
+    view: View,
     load: Callable[[str], type[Solver]],
-    model: PerformanceModel | None,
+    model: Callable[[Instance], PerformanceModel],
     recorded: Recorded | None = None,
 ) -> Answer:
     """The allocation of the formulation; where there is none, the last one as far as it is still possible.
@@ -132,15 +154,12 @@ def allocate(
     Parameters
     ----------
     state : RoundState
-    instance : Instance
-        That of the state, as it is in this round.
-    apart : BoolArray, shape (jobs,)
-        Jobs that are not in the program.
-    held : bool
-        Whether jobs run that cannot be preempted.
+    view : View
+        That of the state.
     load : callable
         Solver class by name.
-    model : PerformanceModel, optional
+    model : callable
+        The performance model of an instance.
     recorded : Recorded, optional
         What this round came to when it was planned before.
 
@@ -149,10 +168,11 @@ def allocate(
     UsageError, InvalidInput
         The formulation cannot be made, or the instance not be compiled.
     """
-    policy, started = state.policy, time.perf_counter()
-    formulation = formulation_of(policy, instance, held)
-    candidates = compile_for(formulation, instance, model_of(instance) if model is None else model)
-    candidates = candidates.without_jobs(apart, "it is not in the program of this round")
+    policy, instance, started = state.policy, view.instance, time.perf_counter()
+    held = bool((view.must & ~view.outside).any())
+    formulation = formulation_of(policy, instance, view.constraints, held)
+    candidates = compile_for(formulation, instance, model(instance))
+    candidates = candidates.without_jobs(view.outside | view.awaits, "it is not in the program of this round")
     compiled = time.perf_counter() - started
     limits = Limits(policy.time_limit, policy.work_limit, policy.gap, threads=policy.threads, seed=policy.seed)
     engine = Engine(load, policy.solver, limits)
@@ -168,9 +188,9 @@ def allocate(
             allocation.classes, allocation.rows, formulation.constraints, formulation.leaves_idle, solution, None,
             engine.ended, engine.warm_words, timings,
         )  # fmt: skip
-    classes = candidates.classes(frozenset())
+    classes = formulation.classes(candidates)
     if allocation is not None:  # as it is recorded, so that planning again from the record gives the same plan
-        recorded = Recorded(None, keys_of(allocation.classes, allocation.rows), allocation.rows.fraction)
+        recorded = Recorded(key=keys_of(allocation.classes, allocation.rows), fraction=allocation.rows.fraction)
     if recorded is not None and recorded.key is not None and recorded.fraction is not None:
         rows = repaired(recorded.key, recorded.fraction, classes)
         return Answer(

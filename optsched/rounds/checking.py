@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 
 import numpy as np
 
-from optsched.instance.documents import parse_index
+from optsched.arrays import BoolArray, IntArray
+from optsched.instance.numbering import NONE
+from optsched.performance.parameter_server_documents import KEY
 from optsched.rounds.plan import Held
 from optsched.rounds.view import View
 
@@ -20,53 +22,65 @@ def broken_rules(view: View, running: Mapping[int, Held]) -> tuple[str, ...]:
     - no GPU is given to two jobs, but for jobs that may share GPUs;
     - a job has as many GPUs as it may have: gangs are whole;
     - jobs that run and cannot be preempted run on where they are;
-    - only jobs run that have arrived, whose predecessors are done and that have steps left.
+    - only jobs run that have arrived, whose predecessors are done and that have steps left; one that cannot be
+      preempted runs until it is said to be complete.
     """
     instance = view.instance
-    table, cluster, now = instance.jobs_table, instance.cluster, instance.now
-    numbering, by_name = cluster.numbering, cluster.numbering.by_name
-    names, usable = table.names, [pool.usable(now) for pool in cluster.pools]
-    given: dict[str, list[int]] = defaultdict(list)
-    found = []
-    for job, (row, gpus, _) in running.items():
-        pool = cluster.pools[row]
-        for gpu in gpus:
-            node, _, index = gpu.rpartition("/")
-            number = by_name.get(node, -1)
-            place = int(numbering.row[number])
-            if number < 0 or numbering.pool[number] != row or not 0 <= parse_index(index) < pool.node_gpus[place]:
-                found.append(f"job {names[job]} gets {gpu}, which is no GPU of pool {pool.name}")
-            elif not usable[row][place] and not view.must[job]:
-                found.append(f"job {names[job]} gets {gpu}, but node {node} takes no work")
-            given[gpu].append(job)
-        if len(set(gpus)) < len(gpus):
-            found.append(f"job {names[job]} gets a GPU twice")
-        if not _allowed(view, job, len(gpus)):
-            found.append(f"job {names[job]} gets {len(gpus)} GPUs, which it may not have")
-        if view.awaits[job] or table.arrival[job] > now or table.steps_left[job] <= 0:
-            found.append(f"job {names[job]} is not to run now")
-    for gpu, jobs in given.items():
-        if len(jobs) > 1 and not _share(view, jobs):
-            found.append(f"{gpu} is given to {', '.join(names[job] for job in jobs)}")
-    held = table.running
-    for job in np.flatnonzero(view.must).tolist():
-        if job not in running or set(running[job][1]) != set(held[job][1]):
-            found.append(f"job {names[job]} cannot be preempted, and is stopped or moved")
+    cluster, names, numbering = instance.cluster, instance.jobs_table.names, instance.cluster.numbering
+    job = np.fromiter(running, np.int64, len(running))
+    pool = np.fromiter((row for row, _, _ in running.values()), np.int64, len(running))
+    count = np.fromiter((len(gpus) for _, gpus, _ in running.values()), np.int64, len(running))
+    text = list(chain.from_iterable(gpus for _, gpus, _ in running.values()))
+    gpu, owner = numbering.numbers(text), np.repeat(np.arange(len(job)), count)
+    node = numbering.node_of(np.maximum(gpu, 0))
+    usable = np.concatenate([*(part.usable(instance.now) for part in cluster.pools), np.zeros(0, bool)])
+
+    def told(mask: BoolArray, why: str) -> Iterator[str]:
+        for place in np.flatnonzero(mask).tolist():
+            where = cluster.pools[int(pool[owner[place]])].name
+            yield f"job {names[int(job[owner[place]])]} gets {text[place]}, {why.format(pool=where)}"
+
+    found: list[str] = []
+    if len(text):
+        wrong = (gpu == NONE) | (numbering.pool[node] != pool[owner])
+        found += told(wrong, "which is no GPU of pool {pool}")
+        found += told(~wrong & ~usable[node] & ~view.must[job[owner]], "whose node takes no work")
+        twice = np.unique(owner * (numbering.gpus + 1) + gpu, return_counts=True)[1] > 1
+        found += ["a job gets a GPU twice"] if twice.any() else []
+        found += _given_twice(view, job[owner], gpu, text)
+    for place in np.flatnonzero(~_allowed(view, job, count)).tolist():
+        found.append(f"job {names[int(job[place])]} gets {count[place]} GPUs, which it may not have")
+    table = instance.jobs_table
+    done = (table.steps_left[job] <= 0) & ~view.must[job]
+    late = view.awaits[job] | (table.arrival[job] > instance.now) | done
+    found += [f"job {names[one]} is not to run now" for one in job[late].tolist()]
+    for one in np.flatnonzero(view.must).tolist():
+        if one not in running or set(running[one][1]) != set(table.running[one][1]):
+            found.append(f"job {names[one]} cannot be preempted, and is stopped or moved")
     return tuple(found)
 
 
-def _allowed(view: View, job: int, gpus: int) -> bool:
-    table, options = view.instance.jobs_table, view.instance.options
-    own = int(table.options[job])
-    if own >= 0:
-        return gpus in options.gpus[options.indptr[own] : options.indptr[own + 1]].tolist()
-    workload = int(table.workload[job])
-    if table.rates[job] < 0 and workload >= 0 and "parameter_server" in view.instance.workloads[workload].parameters:
-        return True  # workers and servers, of which the job says nothing
-    levels = int(table.levels[job])
-    if levels >= 0:
-        return gpus in table.level_lists[levels]
-    return bool(table.gpus_min[job] <= gpus <= table.gpus_max[job])
+def _given_twice(view: View, job: IntArray, gpu: IntArray, text: list[str]) -> Iterator[str]:
+    order = np.argsort(gpu, kind="stable")
+    again = np.flatnonzero(np.diff(gpu[order]) == 0)
+    for number in np.unique(gpu[order[again]]).tolist():
+        holders = np.flatnonzero(gpu == number)
+        if not _share(view, job[holders].tolist()):
+            names = ", ".join(view.instance.jobs_table.names[one] for one in job[holders].tolist())
+            yield f"{text[int(holders[0])]} is given to {names}"
+
+
+def _allowed(view: View, job: IntArray, gpus: IntArray) -> BoolArray:
+    """Whether each job may have so many GPUs."""
+    table, options, workloads = view.instance.jobs_table, view.instance.options, view.instance.workloads
+    allowed = (table.gpus_min[job] <= gpus) & (gpus <= table.gpus_max[job])
+    served = np.array([KEY in workload.parameters for workload in workloads] + [False])
+    allowed |= served[table.workload[job]] & (table.rates[job] < 0)  # workers and servers: the job says nothing
+    for place in np.flatnonzero((table.options[job] >= 0) | (table.levels[job] >= 0)).tolist():
+        own, levels = int(table.options[job[place]]), int(table.levels[job[place]])
+        counts = table.level_lists[levels] if own < 0 else options.gpus[options.indptr[own] : options.indptr[own + 1]]
+        allowed[place] = int(gpus[place]) in [int(count) for count in counts]
+    return np.asarray(allowed)
 
 
 def _share(view: View, jobs: list[int]) -> bool:

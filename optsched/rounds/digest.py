@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import fields
 
 import numpy as np
 
 from optsched.arrays import AnyArray
+from optsched.rounds.ledger import Ledger
 from optsched.rounds.plan import Plan
 
 
@@ -21,7 +23,7 @@ def plan_digest(plan: Plan) -> str:
     }
     found = hashlib.blake2b(json.dumps(told).encode(), digest_size=16)
     ledger = plan.ledger
-    parts: list[AnyArray] = [plan.verdict, plan.speed, ledger.key, ledger.fraction, ledger.owed, ledger.received]
+    parts: list[AnyArray] = [plan.verdict, plan.speed, *(getattr(ledger, field.name) for field in fields(Ledger))]
     if plan.warm is not None:
         parts += [plan.warm.of_job, plan.warm.column, *plan.warm.columns.values(), *plan.warm.rows.values()]
     for part in parts:

@@ -50,7 +50,7 @@ class Living:
     ) -> tuple[RoundState, Plan]:
         """The state at a time and its plan; nothing changes before `follow`."""
         state = advanced(self.state, max(now, self.state.now))
-        return state, solve_round(state, load=load, model=self.model(state.instance), recorded=recorded)
+        return state, solve_round(state, load=load, model=self.model, recorded=recorded)
 
     def follow(self, state: RoundState, plan: Plan) -> None:
         """Let a plan be carried out."""

@@ -12,6 +12,7 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray
 from optsched.instance import Instance
 from optsched.rounds.ledger import Ledger
+from optsched.rounds.order import Order
 from optsched.solution import Certificate, Solution
 from optsched.warm_start import WarmStart
 
@@ -52,6 +53,30 @@ class Action:
 
 
 @dataclass(frozen=True)
+class _Ranks:
+    """Who runs and who waits, by place in the order of a ranking.
+
+    Attributes
+    ----------
+    jobs : int
+        Jobs in the order.
+    runs, firm : IntArray
+        Places of the jobs that run, and of those of them that cannot be stopped (behind all others, if they are on
+        nodes that take no more work and so in no order), ascending.
+    waits : int
+        Place of the first job that waits.
+    first : str
+        Its name.
+    """
+
+    jobs: int
+    runs: IntArray
+    firm: IntArray
+    waits: int
+    first: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """What happens in a round.
 
@@ -77,12 +102,17 @@ class Plan:
         The allocation with its certificate; none where the rounds follow a ranking, or the fallback.
     fallback : str, optional
         Why the plan does not follow a new allocation: then it follows the last one, as far as that is still possible.
+        Where a ranking failed, jobs go in the order in which they arrived.
     notices : tuple of str
         What the user should know of.
     recorded : tuple of arrays, optional
         Keys and fractions of an allocation at which the clock stopped a solver: solving again need not give it again.
+    stands : bool
+        Whether no round could be planned at all: what ran runs on, and nothing starts.
     started_from : str
         How the solver started.
+    order : Order, optional
+        The order of the jobs, where the rounds follow a ranking.
     timings : mapping
         Seconds by stage.
     """
@@ -99,7 +129,9 @@ class Plan:
     fallback: str | None
     notices: tuple[str, ...] = ()
     recorded: tuple[IntArray, FloatArray] | None = None
+    stands: bool = False
     started_from: str = ""
+    order: Order | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -123,7 +155,7 @@ class Plan:
         name = self.instance.jobs_table.names[job]
         reason = self.reasons.get(job, "")
         if not reason and verdict in (Verdict.HOLD, Verdict.PREEMPT):
-            reason = self._turn(job)
+            reason = self._turn(job) if self.order is None else self._rank(self.order, job)
         elif not reason and verdict is Verdict.MOVE:
             reason = self._other_place(job)
         if job not in self.running:
@@ -150,6 +182,38 @@ class Plan:
         if share <= 0:
             return f"others are due where it ran, and GPUs of {name} are left over"
         return f"its turn on {name}: {100 * share:.3g} % of the time is its there"
+
+    def _rank(self, order: Order, job: int) -> str:
+        """Why a job that could run does not: its place in the order, and who has the GPUs."""
+        place, ranks = int(order.place[job]), self._ranks
+        if place < 0:
+            return "side constraints leave it no way to run"
+        told = f"place {place + 1} of {ranks.jobs} in the order of {order.ranking}"
+        if order.strict and ranks.waits < place:
+            return f"{told}: {ranks.first} is before it, has no room, and lets nobody pass"
+        before = int(np.searchsorted(ranks.runs, place))
+        behind = len(ranks.firm) - int(np.searchsorted(ranks.firm, place))
+        whose = [_counted(before, "before it")] if before else []
+        whose += [_counted(behind, "that cannot be stopped")] if behind else []
+        return f"{told}: GPUs that it needs go to {' and '.join(whose) or 'others'}"
+
+    @cached_property
+    def _ranks(self) -> _Ranks:
+        assert self.order is not None
+        place = self.order.place
+        runs = np.zeros(len(place), bool)
+        runs[list(self.running)] = True
+        firm = runs & ~self.instance.jobs_table.preemptible & (self.verdict == Verdict.KEEP)
+        ranked = place >= 0
+        waiting = np.flatnonzero(ranked & ~runs)
+        first = int(waiting[np.argmin(place[waiting])]) if len(waiting) else -1
+        return _Ranks(
+            jobs=int(ranked.sum()),
+            runs=np.sort(place[runs & ranked]),
+            firm=np.sort(np.where(ranked, place, len(place))[firm]),
+            waits=int(place[first]) if first >= 0 else len(place),
+            first=self.instance.jobs_table.names[first] if first >= 0 else "",
+        )
 
     @cached_property
     def _claims(self) -> tuple[FloatArray, FloatArray]:
@@ -221,3 +285,7 @@ def named(instance: Instance, running: Mapping[int, Held]) -> dict[str, tuple[st
     """Pool and GPUs of the jobs that run, by name, in the order of the jobs."""
     names, pools = instance.jobs_table.names, instance.cluster.pools
     return {names[job]: (pools[running[job][0]].name, running[job][1]) for job in sorted(running)}
+
+
+def _counted(count: int, which: str) -> str:
+    return f"{count:,} job{'s' * (count > 1)} {which}"

@@ -8,6 +8,8 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from optsched.instance.documents import Count, Document, NonNegative, Positive, PositiveCount, Tuple
+from optsched.ranking import Ranking
+from optsched.registry import load_ranking
 
 
 class RoundPolicy(Document):
@@ -20,7 +22,8 @@ class RoundPolicy(Document):
     options : mapping
         Options of the formulation, or of the ranking.
     ranking : str, optional
-        Registry name of a ranking (FIFO, SRTF, ...): jobs run in its order, and no program is solved.
+        Registry name of a ranking (``fifo``, ``srtf``, ...): jobs run in its order, and no program is solved. Its name
+        and options are checked when the policy is made.
     constraints : tuple of mappings
         Side constraints beside those of the instance (`optsched.assembly.constraints_in_force`).
     solver : str
@@ -46,7 +49,7 @@ class RoundPolicy(Document):
         is never reckoned to be done: until it is said to be complete, it has a round of work left.
     fill : bool, optional
         Whether jobs without a claim run on GPUs that are left over. By default they do, unless the formulation's
-        objective is money or a schedule.
+        objective is money or a schedule. A strict ranking keeps them idle for those that wait.
     """
 
     formulation: str = "max-min-fairness"
@@ -59,7 +62,7 @@ class RoundPolicy(Document):
     gap: NonNegative | None = None
     threads: Count = 1
     seed: Count = 0
-    hysteresis: NonNegative = 0.5
+    hysteresis: NonNegative = 2.0
     max_moves: Count | None = None
     patience: PositiveCount | None = None
     progress: bool = True
@@ -69,4 +72,11 @@ class RoundPolicy(Document):
     def _one_of_them(self) -> RoundPolicy:
         if self.ranking is not None and "formulation" in self.model_fields_set:
             raise ValueError("a formulation or a ranking, not both")
+        if self.ranking is not None and self.made_ranking().strict and self.fill:
+            raise ValueError("a strict ranking or fill, not both: strict jobs keep those behind them waiting")
         return self
+
+    def made_ranking(self) -> Ranking:
+        """The ranking with its options; raises `UsageError` where there is no such ranking or option."""
+        assert self.ranking is not None
+        return load_ranking(self.ranking)(self.options)

@@ -38,6 +38,7 @@ def plan_record(plan: Plan, state: RoundState) -> dict[str, Any]:
         "now": plan.now,
         "digest": plan_digest(plan),
         "fallback": plan.fallback,
+        "stands": plan.stands,
         "status": None if solution is None else solution.status.value,
         "objective": None if solution is None else solution.objective,
         "gap": None if solution is None else solution.gap,
@@ -63,11 +64,11 @@ def _longest(plan: Plan, state: RoundState) -> list[list[Any]]:
 def recorded_of(record: Mapping[str, Any]) -> Recorded | None:
     """What a plan's record says that solving again need not."""
     if record["fallback"] is not None:
-        return Recorded(record["fallback"])
+        return Recorded(record["fallback"], stands=record["stands"])
     if "allocation" in record:
         rows = record["allocation"]
         key = np.array(rows["key"], np.int64).reshape(len(rows["fraction"]), -1)
-        return Recorded(None, key, np.array(rows["fraction"], np.float64))
+        return Recorded(key=key, fraction=np.array(rows["fraction"], np.float64))
     return None
 
 

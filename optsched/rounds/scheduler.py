@@ -90,6 +90,7 @@ class Scheduler:
         if not isinstance(policy, RoundPolicy):
             policy = validate(RoundPolicy, dict(policy or {}), "policy")
         living = Living(RoundState.first(opened(instance, performance), policy))
+        check_policy(policy, living.state.instance)
         self._begin(living, clock, snapshot_every, isolate, Metrics())
         self._journal: Journal | None = None
         if journal is not None:
@@ -101,7 +102,6 @@ class Scheduler:
     ) -> None:
         if snapshot_every < 1:
             raise UsageError(f"snapshot_every: found {snapshot_every}, expected a whole number of at least 1")
-        check_policy(living.state.policy, living.state.instance)
         self._living, self._clock, self._every = living, clock, snapshot_every
         self._process = SolverProcess(load_solver) if isolate else None
         if self._process is not None:

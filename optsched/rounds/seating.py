@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,16 @@ import numpy as np
 from optsched.arrays import BoolArray, IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
-from optsched.placement.beside import place_beside
+from optsched.placement.beside import moving, place_beside
+from optsched.placement.needs import needs_per_gpu
+from optsched.placement.plain import Movable
+from optsched.placement.requests import ANTI_AFFINITY
 from optsched.placement.standing import Standing
 from optsched.rounds.selection import Claims, before_blocked, joined, select, taken
 from optsched.rounds.state import Reservation
 
 FULL = 1.0 + 1e-9
+MANY = 2**62
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,8 @@ class Seating:
         Of nodes on which jobs must not start that could not be stopped in time.
     most_moved : int, optional
         Jobs that may be moved to make room, at most.
+    may_move : bool
+        Whether jobs that run may still be moved to make room in this round: it is tried once.
     seats : Seats
         What has GPUs.
     refused : dict of the row of a job to words
@@ -83,30 +89,68 @@ class Seating:
     must: BoolArray
     reservations: Sequence[Reservation]
     most_moved: int | None
+    may_move: bool = True
     seats: Seats = field(default_factory=Seats.none)
     refused: dict[int, str] = field(default_factory=dict)
 
     def run_through(self, claims: Claims, most_displaced: int | None = None, strict: bool = False) -> Claims:
         """Give GPUs to the rows of claims that fit; what is refused makes way for the next in the order.
 
-        With ``strict`` the first job that does not run keeps all jobs behind it waiting.
+        With ``strict`` the first job that has no room keeps all jobs behind it waiting.
 
         Returns
         -------
         Claims
             What is left of them: no row of it that fits the resources could be placed.
         """
-        chosen = select(claims, most_displaced)
         if strict:
-            chosen = before_blocked(claims, chosen)
+            return self._run_strictly(claims, most_displaced)
+        chosen = select(claims, most_displaced)
         while len(chosen):
             ranked = claims.order[np.isin(claims.order, chosen)]
             placed = self._seat(claims, ranked)
             claims = claims.beside(chosen, placed)
-            if len(placed) == len(chosen) or strict:
+            if len(placed) == len(chosen):
                 break
+            claims = self._without_hopeless(claims, np.setdiff1d(chosen, placed))
             chosen = select(claims, most_displaced)
         return claims
+
+    def _without_hopeless(self, claims: Claims, refused: IntArray) -> Claims:
+        """Claims without those that ask for no less than one that was refused, in the same pool and way."""
+        C, column = self.classes, claims.rows.column
+        way = C.configuration[column]
+        kind = C.candidates.kinds.of_job[claims.rows.job]
+        need = C.candidates.kinds.workload[kind]
+        fewest: dict[tuple[int, int, int], int] = {}
+        for row in refused.tolist():
+            key = (int(C.pool[column[row]]), int(C.configurations.nodes[way[row]]), int(need[row]))
+            fewest[key] = min(fewest.get(key, MANY), int(C.gpus[column[row]]))
+        hopeless = np.zeros(len(column), bool)
+        for (pool, nodes, workload), gpus in fewest.items():
+            same = (C.pool[column] == pool) & (C.configurations.nodes[way] == nodes) & (need == workload)
+            hopeless |= same & (C.gpus[column] >= gpus) & ~claims.continues & (claims.rows.partner < 0)
+        return replace(claims, order=claims.order[~hopeless[claims.order]])
+
+    def _run_strictly(self, claims: Claims, most_displaced: int | None) -> Claims:
+        """The rows before the first job that has no room, in any of its rows.
+
+        What is refused is taken out, and all is seated anew: rows behind it were seated as if it ran.
+        """
+        before, told, most_moved = self.seats, self.refused, self.most_moved
+        while True:
+            self.seats, self.most_moved, self.refused = before, most_moved, dict(told)
+            chosen = before_blocked(claims, select(claims, most_displaced))
+            ranked = claims.order[np.isin(claims.order, chosen)]
+            placed = self._seat(claims, ranked)
+            refused = ranked[~np.isin(ranked, placed)]
+            if not len(refused):
+                return claims.beside(chosen, placed)
+            job = int(claims.rows.job[refused[0]])
+            told.setdefault(job, self.refused[job])
+            at = int(np.flatnonzero(claims.order == refused[0])[0])
+            left = np.delete(claims.order, at)
+            claims = replace(claims, order=left if (claims.rows.job[left] == job).any() else left[:at])
 
     def _seat(self, claims: Claims, ranked: IntArray) -> IntArray:
         """Seat rows, the most important first; returns those that have got GPUs (or need none)."""
@@ -129,31 +173,53 @@ class Seating:
     ) -> dict[int, tuple[str, ...]]:
         """GPUs of rows that start, and of rows that have to move for them."""
         rows, documents = claims.rows, self.constraints
-        seated = Standing.of_rows(
-            self.classes, self.seats.rows, *_with_gpus(self.seats)
-        ).and_also(self.fixed)  # fmt: skip
+        seated = Standing.of_rows(self.classes, self.seats.rows, *_with_gpus(self.seats)).and_also(self.fixed)
         going_on = Standing.of_rows(self.classes, rows, going, [held[row] for row in going.tolist()])
         bars = self._bars(rows, new)
         result = place_beside(self.classes, rows, new, seated.and_also(going_on), documents, barred=bars)
         found = dict(zip(result.row.tolist(), result.gpus, strict=True))
-        if any(item.scattered for item in result.refused) and self.most_moved != 0:
-            firm = self.must[rows.job[going]] | _at(self.must, rows.partner[going])
-            fixed = Standing.of_rows(self.classes, rows, going[firm], [held[row] for row in going[firm].tolist()])
-            wanted = np.concatenate([going[~firm], new])
-            bars = self._bars(rows, wanted)
-            again = place_beside(self.classes, rows, wanted, seated.and_also(fixed), documents, barred=bars)
-            other = dict(zip(again.row.tolist(), again.gpus, strict=True))
-            moves = [row for row in going[~firm].tolist() if other.get(row) != held[row]]
-            lost = [row for row in moves if row not in other]
-            if not lost and len(other) > len(found) + (~firm).sum() and len(moves) <= _most(self.most_moved):
-                result = again
-                found = {row: gpus for row, gpus in other.items() if row not in held or gpus != held[row]}
-                self.most_moved = None if self.most_moved is None else self.most_moved - len(moves)
-        for item in result.refused:
-            self.refused.setdefault(int(rows.job[item.row]), item.reason)
-            if rows.partner[item.row] >= 0:
-                self.refused.setdefault(int(rows.partner[item.row]), item.reason)
+        scattered = np.array([item.row for item in result.refused if item.scattered], np.int64)
+        refused = {item.row: item.reason for item in result.refused}
+        if self.may_move and self.most_moved != 0 and len(scattered):
+            self.may_move = False
+            beside = Standing.of_rows(self.classes, rows, result.row, result.gpus)
+            placed, moved = self._moved(claims, going, scattered, held, seated.and_also(going_on).and_also(beside))
+            found |= placed | moved
+            refused = {row: reason for row, reason in refused.items() if row not in placed}
+            self.most_moved = None if self.most_moved is None else self.most_moved - len(moved)
+        for row, reason in refused.items():
+            self.refused.setdefault(int(rows.job[row]), reason)
+            if rows.partner[row] >= 0:
+                self.refused.setdefault(int(rows.partner[row]), reason)
         return found
+
+    def _moved(
+        self,
+        claims: Claims,
+        going: IntArray,
+        scattered: IntArray,
+        held: Mapping[int, tuple[str, ...]],
+        standing: Standing,
+    ) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[str, ...]]]:
+        """GPUs of rows that find room once others move, and of those that move for them."""
+        rows, C = claims.rows, self.classes
+        firm = self.must[rows.job[going]] | _at(self.must, rows.partner[going])
+        free = going[~firm]
+        needs, group_needs = needs_per_gpu(C, rows.column[free])
+        whole = C.configurations.share[C.configuration[rows.column[free]]] == 1.0
+        free = free[whole & ~needs.any(axis=1) & ~group_needs.any(axis=1)]
+        number = self.instance.cluster.numbering.by_name
+        movable, owner = [], []
+        for row in free.tolist():
+            nodes = {gpu.rpartition("/")[0] for gpu in held[row]}
+            if len(nodes) == 1:
+                movable.append(Movable(int(C.pool[rows.column[row]]), number[nodes.pop()], held[row]))
+                owner.append(row)
+        anti = any(item.get("kind") == ANTI_AFFINITY for item in self.constraints)
+        result = None if anti else moving(C, rows, scattered, standing, movable, _most(self.most_moved))
+        if result is None:
+            return {}, {}
+        return result[0], {owner[number]: gpus for number, gpus in result[1].items()}
 
     def _held_by(self, claims: Claims, ranked: IntArray) -> dict[int, tuple[str, ...]]:
         """GPUs of the rows that can go on where they are, beside those before them in the order."""
@@ -173,7 +239,8 @@ class Seating:
     def _load(self) -> dict[str, float]:
         """Share of each GPU that is given away."""
         share = self.classes.configurations.share[self.classes.configuration[self.seats.rows.column]]
-        load: dict[str, float] = {}
+        numbering, taken_gpus = self.instance.cluster.numbering, np.flatnonzero(self.fixed.load)
+        load = {numbering.gpu_name(gpu): float(self.fixed.load[gpu]) for gpu in taken_gpus.tolist()}
         for gpus, part in zip(self.seats.gpus, share.tolist(), strict=True):
             for gpu in gpus:
                 load[gpu] = load.get(gpu, 0.0) + part

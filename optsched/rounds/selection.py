@@ -29,6 +29,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, ranges
 from optsched.candidates import Classes, JobRows
 from optsched.placement.instant import FULL, Instant
 from optsched.placement.priority import SCRAMBLE, first_fit
+from optsched.placement.uses import Uses
 from optsched.program import SideRows
 
 HELD, STARVED, DUE = 0, 1, 2
@@ -53,7 +54,9 @@ class Claims:
         Jobs that are not to run in any of the rows.
     free : FloatArray, shape (limits,)
         Share of each renewable resource that is not occupied, and what is left of further limits.
-    limits : csr_matrix, shape (further limits, A), optional
+    uses : Uses
+        Shares of the renewable resources that each class column holds.
+    limits : Uses, A rows, optional
         Use of further limits.
     """
 
@@ -64,17 +67,14 @@ class Claims:
     held: BoolArray
     busy: BoolArray
     free: FloatArray
-    limits: sp.csr_matrix | None = None
+    uses: Uses
+    limits: Uses | None = None
 
     @cached_property
     def instant(self) -> Instant:
         """The rules of one instant."""
-        instant = instant_of(self.classes, self.rows)
-        if self.limits is None:
-            return instant
-        usage = sp.csr_matrix(sp.vstack([instant.usage, self.limits], format="csr"))
-        usage.eliminate_zeros()
-        return replace(instant, usage=usage)
+        instant = instant_of(self.rows, self.uses)
+        return instant if self.limits is None else replace(instant, uses=instant.uses.with_more(self.limits))
 
     def first(self, mask: BoolArray) -> Claims:
         """The same with the rows of a mask before all others."""
@@ -87,7 +87,7 @@ class Claims:
         busy[self.rows.job[placed]] = True
         partner = self.rows.partner[placed]
         busy[partner[partner >= 0]] = True
-        free = self.free - np.asarray(self.instant.by_row[:, placed].sum(axis=1)).ravel()
+        free = self.free - self.instant.uses.total(placed)
         order = self.order[~np.isin(self.order, tried)]
         return replace(self, order=order, busy=busy, free=free)
 
@@ -98,15 +98,21 @@ def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray)
     return np.lexsort((scrambled, -rows.rate, -rows.fraction, due, rank, group)).astype(np.int64)
 
 
-def instant_of(classes: Classes, rows: JobRows) -> Instant:
-    """Rows with their shares of all renewable resources."""
-    renewable = np.flatnonzero(classes.resources.renewable)
-    usage = sp.csr_matrix(classes.usage[renewable][:, rows.column])
-    usage.eliminate_zeros()
-    capacity = np.repeat(classes.capacity[renewable], np.diff(usage.indptr))
+def uses_of(classes: Classes) -> Uses:
+    """Shares of all renewable resources that each class column holds."""
+    renewable = classes.resources.renewable
+    uses = Uses.of(classes.usage)
+    kept = renewable[uses.resource]
+    number, count = np.cumsum(renewable) - 1, np.concatenate(([0], np.cumsum(kept)))
+    capacity = classes.capacity[uses.resource[kept]]
     with np.errstate(divide="ignore", over="ignore"):
-        usage.data = np.minimum(usage.data / capacity, 2.0)
-    return Instant(rows.job, rows.partner, rows.fraction, usage)
+        share = np.minimum(uses.share[kept] / capacity, 2.0)
+    return Uses(count[uses.start], number[uses.resource[kept]], share, int(renewable.sum()))
+
+
+def instant_of(rows: JobRows, uses: Uses) -> Instant:
+    """The rules of one instant for rows, from the uses of the class columns."""
+    return Instant(rows.job, rows.partner, rows.fraction, uses.take(rows.column))
 
 
 def select(claims: Claims, most_displaced: int | None) -> IntArray:
@@ -212,12 +218,14 @@ def leftovers(
         used = np.asarray(matrix[:, claims.rows.column[running]].sum(axis=1)).ravel()
         matrices.append(sp.csr_matrix(matrix[:, others.column]))
         free.append(rows.upper[bounded] * FULL - used)
-    consumes = C.usage[np.flatnonzero(~C.resources.renewable)][:, others.column]
-    allowed = np.asarray(consumes.sum(axis=0)).ravel() == 0
+    allowed = np.ones(len(others), bool)
+    if not C.resources.renewable.all():
+        consumes = np.asarray(C.usage[np.flatnonzero(~C.resources.renewable)].sum(axis=0)).ravel()
+        allowed = consumes[others.column] == 0
     order = np.lexsort((np.arange(len(others)) * SCRAMBLE % 1.0, -others.rate, had[others.job], ~continues))
     return Claims(
         C, others, order[allowed[order]].astype(np.int64), continues, np.zeros(len(others), bool), claims.busy,
-        np.concatenate(free), sp.csr_matrix(sp.vstack(matrices, format="csr")) if matrices else None,
+        np.concatenate(free), claims.uses, Uses.of(sp.vstack(matrices)) if matrices else None,
     )  # fmt: skip
 
 

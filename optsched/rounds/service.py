@@ -29,6 +29,9 @@ class Service:
         steps/s that it is reckoned to make while it runs as it does now; 0 while it waits.
     resumes : FloatArray
         Seconds from which on it makes progress: a job that is started again restores its state first.
+    executed_before, attained_before : FloatArray
+        What it had when a ranking last renewed it (`optsched.ranking.Ranking.renews`): that does not count for its
+        rank any more; 0 before.
     """
 
     executed: FloatArray
@@ -38,16 +41,16 @@ class Service:
     starts: IntArray
     speed: FloatArray
     resumes: FloatArray
+    executed_before: FloatArray
+    attained_before: FloatArray
 
     @classmethod
     def new(cls, arrival: FloatArray, running: BoolArray, now: float) -> Service:
         """Of jobs that nothing is known of, but whether they run."""
         count = len(arrival)
         since = np.where(running, np.inf, np.minimum(arrival, now))
-        first = np.where(running, now, np.inf)
-        return cls(
-            np.zeros(count), np.zeros(count), since, first, running.astype(np.int64), np.zeros(count), np.zeros(count)
-        )
+        first, zero = np.where(running, now, np.inf), np.zeros(count)
+        return cls(zero, zero, since, first, running.astype(np.int64), zero, zero, zero, zero)
 
     def revised(self, rows: IntArray, added: Service) -> Service:
         """Those at these rows, in that order, then the added ones."""
@@ -85,6 +88,14 @@ class Service:
             starts=self.starts + started,
             speed=np.where(running, speed, 0.0),
             resumes=np.where(again, now + cost, np.where(started, now, self.resumes)),
+        )
+
+    def renewed(self, jobs: BoolArray) -> Service:
+        """After a ranking renewed the jobs of a mask."""
+        return replace(
+            self,
+            executed_before=np.where(jobs, self.executed, self.executed_before),
+            attained_before=np.where(jobs, self.attained, self.attained_before),
         )
 
     def stopped(self, jobs: BoolArray, now: float) -> Service:

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.assembly import model_of
 from optsched.candidates import Classes, JobRows
+from optsched.errors import Interrupted, OptschedError
+from optsched.instance import Instance
 from optsched.performance import PerformanceModel
 from optsched.registry import load_solver
-from optsched.rounds.allocating import Answer, Recorded, allocate, keys_of
+from optsched.rounds.allocating import Answer, Recorded, allocate, check_names, keys_of
 from optsched.rounds.checking import broken_rules
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.opening import StateSource, state_of
@@ -27,13 +30,14 @@ from optsched.rounds.selection import (
     HELD,
     STARVED,
     Claims,
-    instant_of,
     joined,
     leftovers,
     order_due,
     rows_alone,
     taken,
+    uses_of,
 )
+from optsched.rounds.standstill import standstill
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
 from optsched.solvers import Solver
@@ -47,7 +51,7 @@ def solve_round(
     policy: RoundPolicy | Mapping[str, Any] | None = None,
     *,
     load: Callable[[str], type[Solver]] = load_solver,
-    model: PerformanceModel | None = None,
+    model: Callable[[Instance], PerformanceModel] = model_of,
     recorded: Recorded | None = None,
 ) -> Plan:
     """Plan the coming round.
@@ -63,41 +67,61 @@ def solve_round(
     load : callable
         Solver class by name: the registry's, or that of a process which can be killed
         (`optsched.solvers.isolated.SolverProcess`).
-    model : PerformanceModel, optional
-        What throughputs come from (default: the model that the instance asks for).
+    model : callable
+        The performance model of an instance (default: the one that it asks for).
     recorded : Recorded, optional
         What this round came to when it was planned before: no program is solved then.
 
     Returns
     -------
     Plan
-        Also where no solver answers: ``plan.fallback`` says why, and the plan follows the last allocation.
+        Also where no solver answers: ``plan.fallback`` says why, and the plan follows the last allocation. Where the
+        round cannot even be compiled, what runs runs on (``plan.stands``).
 
     Raises
     ------
     UsageError, InvalidInput
-        The policy, the state or the instance make no sense: no round can be planned with them.
+        There is no such formulation or ranking, it has no such option, or the state cannot be read.
     """
     started = time.perf_counter()
     state = state_of(state, policy)
+    check_names(state.policy)
     view = View.of(state)
-    apart = view.outside | view.awaits
-    if state.policy.ranking is None:
-        held = bool((view.must & ~view.outside).any())
-        answer = allocate(state, view.instance, apart, held, load, model, recorded)
-    else:
-        answer = rank(state, view.instance, apart, model)
+    if recorded is not None and recorded.stands:
+        return standstill(state, view, recorded.fallback or "")
+    try:
+        plan = _planned(state, view, load, model, recorded)
+        broken = broken_rules(view, plan.running)
+        why = f"the plan broke a rule: {broken[0]}" if broken else None
+    except Interrupted:
+        raise
+    except OptschedError as error:
+        why = str(error)
+    except Exception as error:  # a plan is owed even where a model or a program of a user fails in a way of its own
+        log.exception("round %d cannot be planned", state.number)
+        why = f"planning failed with {type(error).__name__}: {error}"
+    if why is not None:
+        log.error("round %d: %s", state.number, why)
+        plan = standstill(state, view, why)
+    if plan.fallback is not None:
+        log.warning("round %d falls back: %s", state.number, plan.fallback)
+    return replace(plan, timings={**plan.timings, "total": time.perf_counter() - started})
+
+
+def _planned(
+    state: RoundState,
+    view: View,
+    load: Callable[[str], type[Solver]],
+    model: Callable[[Instance], PerformanceModel],
+    recorded: Recorded | None,
+) -> Plan:
+    """The plan of an allocation or a ranking."""
+    ranked = state.policy.ranking is not None
+    answer = rank(state, view, model) if ranked else allocate(state, view, load, model, recorded)
     allocated = time.perf_counter()
     round = _Round(state, view, answer)
     plan = round.plan(*round.seated())
-    broken = broken_rules(view, plan.running)
-    if broken:
-        log.error("the plan of round %d breaks a rule: %s", state.number, broken[0])
-        plan = replace(round.plan(*round.standing()), fallback=f"the plan broke a rule: {broken[0]}", solution=None)
-    if plan.fallback is not None:
-        log.warning("round %d falls back: %s", state.number, plan.fallback)
-    seconds = {"seat": time.perf_counter() - allocated, "total": time.perf_counter() - started}
-    return replace(plan, timings={**answer.timings, **seconds})
+    return replace(plan, timings={**answer.timings, "seat": time.perf_counter() - allocated})
 
 
 @dataclass(frozen=True)
@@ -124,16 +148,6 @@ class _Round:
         if not (answer.leaves_idle if policy.fill is None else not policy.fill):
             seating.run_through(self._leftovers(left))
         return ledger, seating.seats, seating.refused
-
-    def standing(self) -> tuple[Ledger, Seats, dict[int, str]]:
-        """Who runs if nothing changes: everybody who may go on where it is."""
-        state, view, C = self.state, self.view, self.answer.classes
-        ledger = state.ledger.under(keys_of(C, self.answer.rows), self.answer.rows.fraction)
-        rows = self._going_on(np.flatnonzero(view.running.runs & ~view.running.leaves))
-        first = np.sort(np.unique(rows.job, return_index=True)[1])
-        rows = taken(rows, first)
-        gpus = tuple(state.instance.jobs_table.running[job][1] for job in rows.job.tolist())
-        return ledger, Seats(rows, gpus, np.ones(len(rows), bool)), {}
 
     # --- claims -----------------------------------------------------------------------------------------------------
 
@@ -168,7 +182,8 @@ class _Round:
             place = np.concatenate([answer.place, np.full(len(more), len(answer.rows))])
             order = np.lexsort((place, np.where(group == STARVED, -longest, 0.0), group)).astype(np.int64)
         busy = view.outside | view.awaits | (view.must & ~_members(rows, held, len(table)))
-        return Claims(C, rows, order, continues, held, busy, self._free(busy & view.must & ~view.outside))
+        free = self._free(busy & view.must & ~view.outside)
+        return Claims(C, rows, order, continues, held, busy, free, uses_of(C))
 
     def _free(self, jobs: BoolArray) -> np.ndarray:
         """Share of each renewable resource that is free beside jobs which run in no row."""
@@ -181,16 +196,14 @@ class _Round:
 
     def _leftovers(self, left: Claims) -> Claims:
         """Rows without a claim, of jobs that do not run yet, that fit on what is left over."""
-        C = self.answer.classes
-        jobs = np.flatnonzero((C.of_job >= 0) & ~left.busy)
-        others = rows_alone(C, jobs)
-        instant = instant_of(C, others)
-        fits = np.ones(len(others), bool)
-        fits[np.repeat(np.arange(len(others)), np.diff(instant.by_row.indptr))[
-            instant.by_row.data > left.free[instant.by_row.indices]
-        ]] = False  # fmt: skip
-        others = taken(others, np.flatnonzero(fits))
-        side = [rows for own in self.answer.constraints if (rows := own.rows(C)) is not None]
+        C, uses = self.answer.classes, left.uses
+        fits = C.alone.copy()
+        fits[uses.row[uses.share > left.free[uses.resource]]] = False
+        hopeful = np.zeros(len(C), bool)
+        hopeful[C.class_a[fits]] = True
+        others = rows_alone(C, np.flatnonzero((C.of_job >= 0) & ~left.busy & hopeful[C.of_job]))
+        others = taken(others, np.flatnonzero(fits[others.column]))
+        side = [rows for own in self.answer.constraints if (rows := own.rows(C)) is not None] if len(others) else []
         return leftovers(left, others, self._continues(others), self.state.service.executed, side)
 
     def _going_on(self, jobs: np.ndarray) -> JobRows:
@@ -207,7 +220,7 @@ class _Round:
         running = view.running
         for jobs in (rows.job, rows.partner):
             same = (running.pool[jobs] == C.pool[column]) & (running.gpus[jobs] == C.gpus[column])
-            same &= (running.nodes[jobs] <= span) & ~running.leaves[jobs] & ~running.lost[jobs]
+            same &= (running.nodes[jobs] <= span) & ~(running.leaves | running.lost | view.crowded)[jobs]
             found &= same | (jobs < 0)
         found &= C.gpus[column] > 0
         held = self.state.instance.jobs_table.running
@@ -253,9 +266,10 @@ class _Round:
             warm=answer.warm,
             solution=answer.solution,
             fallback=answer.fallback,
-            notices=view.notices,
+            notices=(*view.notices, *answer.notices),
             recorded=_recorded(answer.recorded),
             started_from=answer.started_from,
+            order=answer.order,
         )
 
     def _speed(self, seats: Seats) -> FloatArray:
@@ -275,11 +289,9 @@ class _Round:
         for job in np.flatnonzero(view.awaits).tolist():
             names = [table.names[other] for other in table.after[job][:3]]
             told[job] = f"waits for {', '.join(names)}" + (" and more" if len(table.after[job]) > 3 else "")
-        for job in np.flatnonzero(view.running.lost | view.running.leaves).tolist():
+        for job in np.flatnonzero(view.running.lost | view.running.leaves | view.crowded).tolist():
             if verdict[job] in (Verdict.PREEMPT, Verdict.MOVE):
-                told[job] = "a node that it held is down" if view.running.lost[job] else (
-                    "its nodes take no more work: they drain, are reserved or not available"
-                )  # fmt: skip
+                told[job] = view.why_it_left(job)
         for job in np.flatnonzero(view.outside).tolist():
             told[job] = "it cannot be preempted, though its nodes take no more work"
         return told
@@ -319,5 +331,5 @@ def _members_of(ledger: Ledger, mask: BoolArray) -> BoolArray:
 
 
 def _at(values: np.ndarray, index: IntArray) -> np.ndarray:
-    """``values[index]``, and 0 where the index is below."""
-    return np.where(index >= 0, values[index], 0)
+    """``values[index]``, and 0 (False) where the index is below."""
+    return np.where(index >= 0, values[index], np.zeros((), values.dtype))

@@ -25,7 +25,8 @@ def advanced(state: RoundState, now: float) -> RoundState:
         least = np.minimum(left, service.speed * state.instance.round)
         steps = np.maximum(left - service.progress(state.now, seconds), least)
         table = replace(table, steps_done=np.where(service.speed > 0, table.steps - steps, table.steps_done))
-    held = Running.of(state.instance).gpus.astype(np.float64)
+    held = np.zeros(len(table))
+    held[list(table.running)] = [len(gpus) for _, gpus, _ in table.running.values()]
     return replace(
         state,
         instance=replace(state.instance, jobs_table=table, now=now),
@@ -39,12 +40,13 @@ def followed(state: RoundState, plan: Plan) -> RoundState:
     table = replace(state.instance.jobs_table, running=plan.running)
     started = np.isin(plan.verdict, (Verdict.START, Verdict.MOVE))
     running = started | (plan.verdict == Verdict.KEEP)
+    service = state.service if plan.order is None else state.service.renewed(plan.order.renewed)
     return replace(
         state,
         instance=replace(state.instance, jobs_table=table),
         number=state.number + 1,
         ledger=plan.ledger,
-        service=state.service.planned(started, running, plan.speed, table.restart_cost, state.now),
+        service=service.planned(started, running, plan.speed, table.restart_cost, state.now),
         warm=plan.warm,
     )
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray, IntArray
 from optsched.instance import Instance
-from optsched.instance.cluster import Cluster
 from optsched.placement.standing import Standing
+from optsched.rounds.held import SLACK, crowded, held_of
+from optsched.rounds.naming import still_meant
 from optsched.rounds.state import RoundState, Running, cluster_in_round
 
 
@@ -28,6 +32,10 @@ class View:
         Those of them that hold GPUs of nodes that take no more work.
     awaits : BoolArray, shape (jobs,)
         Jobs whose predecessors are not done.
+    crowded : BoolArray
+        Jobs that can be preempted, on nodes that have less than what runs there needs.
+    constraints : tuple of mappings
+        Side constraints of the policy, as far as what they name is there; those of the instance are in the instance.
     notices : tuple of str
     """
 
@@ -36,6 +44,8 @@ class View:
     must: BoolArray
     outside: BoolArray
     awaits: BoolArray
+    crowded: BoolArray
+    constraints: tuple[Mapping[str, Any], ...]
     notices: tuple[str, ...]
 
     @classmethod
@@ -58,19 +68,35 @@ class View:
         must = running.runs & ~table.preemptible & ~running.lost
         awaits = np.zeros(len(table), bool)
         awaits[[job for job, before in table.after.items() if before]] = True
-        instance = replace(given, cluster=cluster, jobs_table=table)
-        return cls(instance, running, must, must & running.leaves, awaits & ~must, tuple(notices))
+        own, told = still_meant(given.constraints, given)
+        policys, told_too = still_meant(state.policy.constraints, given)
+        instance = replace(given, cluster=cluster, jobs_table=table, constraints=own)
+        return cls(
+            instance, running, must, must & running.leaves, awaits & ~must, crowded(instance) & ~must, policys,
+            (*notices, *told, *told_too),
+        )  # fmt: skip
 
     def standing(self, jobs: IntArray) -> Standing:
-        """Running jobs that stay where they are and are in no row of an allocation."""
-        table, workloads = self.instance.jobs_table, self.instance.workloads
-        demand = [workloads[row].demand if row >= 0 else {} for row in table.workload[jobs].tolist()]
-        names = sorted({name for need in demand for name in need} & _of_nodes(self.instance.cluster))
-        needs = {name: np.array([need.get(name, 0.0) for need in demand]) for name in names}
-        return Standing.of_jobs(self.instance, jobs, [table.running[job][1] for job in jobs.tolist()], needs=needs)
+        """Running jobs that stay where they are and are in no row of an allocation.
 
+        Jobs that share GPUs have equal parts of them, unless their options say which.
+        """
+        gpus = [self.instance.jobs_table.running[job][1] for job in jobs.tolist()]
+        share, needs = held_of(self.instance, jobs)
+        numbering = self.instance.cluster.numbering
+        gpu = numbering.numbers(chain.from_iterable(gpus))
+        owner = np.repeat(np.arange(len(jobs)), [len(names) for names in gpus])
+        load, holders = np.bincount(gpu, share[owner], numbering.gpus), np.bincount(gpu, minlength=numbering.gpus)
+        over = load[gpu] > 1.0 + SLACK
+        np.minimum.at(share, owner[over], 1.0 / holders[gpu[over]])
+        return Standing.of_jobs(self.instance, jobs, gpus, share=share, needs=needs)
 
-def _of_nodes(cluster: Cluster) -> set[str]:
-    """Names of what belongs to nodes: CPUs, memory, and resources of some nodes."""
-    groups = {item.name for item in cluster.resources if item.nodes is not None and item.kind == "renewable"}
-    return {"cpu", "memory"} | groups
+    def why_it_left(self, job: int) -> str:
+        """Why a job cannot run on where it is, if it is for its nodes; else nothing."""
+        if self.running.lost[job]:
+            return "a node that it held is down"
+        if self.running.leaves[job]:
+            return "its nodes take no more work: they drain, are reserved or not available"
+        if self.crowded[job]:
+            return "its nodes have less than what runs there needs"
+        return ""

@@ -199,8 +199,9 @@ def certify_point(
         return Certificate(False, "none", {}, ("the point has infinite or missing entries",))
     residuals = residuals_of(arrays, x)
     actual = arrays.objective(x)
-    size = max(abs(actual), abs(stated), noise_of(arrays))
-    residuals["objective"] = abs(actual - stated) / size if size > 0 else 0.0
+    noise = noise_of(arrays)
+    size = max(abs(actual), abs(stated), noise)
+    residuals["objective"] = max(abs(actual - stated) - noise, 0.0) / size if size > 0 else 0.0
     if residuals["rows"] > tolerance:
         block, position = worst_row(arrays, x)
         problems.append(f"row {block}[{position}] is violated by {residuals['rows']:.2g} (relative)")

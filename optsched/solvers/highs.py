@@ -308,9 +308,11 @@ class HighsSession(Session):
         basis = self._highs.getBasis()
         if not basis.valid:
             return None
+        # getBasicVariables would be faster, but crashes the process after some presolves (highspy 1.13.1).
+        rows, columns = self.arrays.shape
         return Basis(
-            np.array([int(code) for code in basis.col_status], np.int64),
-            np.array([int(code) for code in basis.row_status], np.int64),
+            np.fromiter(map(int, basis.col_status), np.int64, columns),
+            np.fromiter(map(int, basis.row_status), np.int64, rows),
         )
 
     def conflict(self) -> IntArray:

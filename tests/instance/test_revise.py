@@ -139,6 +139,17 @@ def test_profiles_options_and_levels_of_a_job_that_joins_are_those_that_are_ther
     assert len(with_jobs(instance, np.arange(3), jobs_of_documents(instance, [other])).options) == 2
 
 
+def test_zeros_of_either_sign_are_one_option_list() -> None:
+    option = {"pool": "p", "gpus": 1, "throughput": 1.0, "uses": {"cpu": 0.0}, "value": 0.0, "cost": 0.0}
+    signed = option | {"value": -0.0, "cost": -0.0, "uses": {"cpu": -0.0}}
+    idle = option | {"throughput": -0.0}
+    jobs = [{"id": f"{row}", "options": [one]} for row, one in enumerate((option, signed, idle))]
+    instance = Instance.from_document(plain(jobs))
+    assert instance.jobs_table.options.tolist() == [0, 0, 1]
+    identical(from_npz(instance_bytes(instance, "npz")), instance)
+    identical(Instance.from_document(instance.to_document()), instance)
+
+
 def test_workloads_keep_their_rows_and_labels_go() -> None:
     jobs = [{"id": name, "workload": f"of {name}", "throughput": {"p": 1.0}} for name in "abc"]
     instance = Instance.from_document(plain(jobs, workloads={"w": {"throughput": {"p": 9.0}}, "bare": {}}))

@@ -97,6 +97,11 @@ COMPOSITIONS: dict[str, Document] = {
     "cached": {"model": "cached", "of": ONLINE},
     "chain": {"model": "chain", "models": [TABLE | {}, {"model": "chain", "models": [ONLINE, TABLE]}]},
     "noisy": {"model": "noisy", "of": ONLINE, "seed": 4},
+    "prior": {"model": "online", "of": {"model": "prior"}},
+    "after the table": {
+        "model": "noisy",
+        "of": {"model": "chain", "models": [{"model": "online", "of": {"model": "prior"}}, TABLE]},
+    },
     "online of online": {"model": "online", "of": ONLINE | {"forget": 0.5}, "observation_sd": 0.2},
     "online of chain": {"model": "online", "of": {"model": "chain", "models": [TABLE, ONLINE]}},
 }

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from placement_cases import apart_documents, random_case
+from placement_cases import Document, apart_documents, instance_of, random_case, rows_of
 
 from optsched.candidates import Classes, JobRows
-from optsched.placement import Seat, SeatFlaw, Standing, check_seats
+from optsched.placement import Seat, SeatFlaw, Standing, check_seats, place_beside
 
 Held = dict[int, tuple[str, ...]]
 """GPUs by row of the allocation."""
@@ -104,3 +104,22 @@ def random_standing(seed: int) -> Case:
     nodes = sorted({spot.split("/")[0] for spot in spots})
     barred = {row: (str(random.choice(nodes)),) for row in wanted if random.random() < 0.2}
     return Case(classes, rows, apart, stands, wanted, barred)
+
+
+def beside(
+    jobs: list[Document], stands: dict[str, list[str]], *pools: Document, constraints: Any = (), **more: Any
+) -> dict[str, Any]:
+    """GPUs, or the reason of a refusal, by the job of every row that starts."""
+    barred = more.pop("barred", {})
+    classes, rows = rows_of(instance_of(jobs, list(pools), **more))
+    names = [classes.instance.jobs_table.names[int(j)] for j in rows.job]
+    chosen = np.array([names.index(name) for name in stands], np.int64)
+    standing = Standing.of_rows(classes, rows, chosen, list(stands.values()))
+    wanted = np.array([row for row, name in enumerate(names) if name not in stands], np.int64)
+    off = [barred.get(names[row], ()) for row in wanted]
+    found = place_beside(classes, rows, wanted, standing, constraints, barred=off)
+    held = dict(zip(found.row.tolist(), found.gpus, strict=True))
+    held |= dict(zip(chosen.tolist(), map(tuple, stands.values()), strict=True))
+    assert flaws_of(classes, rows, held, constraints, found.row.tolist()) == []
+    result: dict[str, Any] = {names[row]: gpus for row, gpus in held.items() if names[row] not in stands}
+    return result | {names[told.row]: (told.reason, told.scattered) for told in found.refused}

@@ -15,6 +15,7 @@ import optsched
 from optsched import Instance
 from optsched.placement.instant import FULL, Instant
 from optsched.placement.priority import first_fit, next_round, priorities
+from optsched.placement.uses import Uses
 
 
 def one_by_one(instant: Instant, order: np.ndarray) -> list[int]:
@@ -36,7 +37,7 @@ def random_instant(seed: int) -> Instant:
     job = random.integers(0, jobs, rows)
     partner = np.where(random.random(rows) < 0.3, (job + random.integers(1, jobs, rows)) % jobs, -1)
     usage = random.choice([0.0, 0.125, 0.25, 0.5, 1.5], (resources, rows), p=[0.4, 0.2, 0.2, 0.15, 0.05])
-    return Instant(job, partner, random.random(rows), sp.csr_matrix(usage))
+    return Instant(job, partner, random.random(rows), Uses.of(usage))
 
 
 @settings(max_examples=150, deadline=None)
@@ -82,16 +83,16 @@ def test_rows_come_close_to_their_fractions() -> None:
 
 def test_rows_of_fraction_0_fill_what_is_left() -> None:
     usage = sp.csr_matrix(np.array([[0.5, 0.5, 0.5]]))
-    instant = Instant(np.arange(3), np.full(3, -1), np.array([0.0, 0.5, 0.0]), usage)
+    instant = Instant(np.arange(3), np.full(3, -1), np.array([0.0, 0.5, 0.0]), Uses.of(usage))
     chosen = next_round(instant, np.zeros(3), 0.0)
     assert 1 in chosen and len(chosen) == 2
 
 
 def test_permuting_the_jobs_changes_nothing_but_ties() -> None:
     random = np.random.default_rng(3)
-    instant = Instant(np.arange(12), np.full(12, -1), random.random(12), sp.csr_matrix(np.full((1, 12), 0.25)))
+    instant = Instant(np.arange(12), np.full(12, -1), random.random(12), Uses.of(np.full((1, 12), 0.25)))
     order = random.permutation(12)
-    other = Instant(instant.job, instant.partner, instant.fraction[order], instant.usage)
+    other = Instant(instant.job, instant.partner, instant.fraction[order], instant.uses)
     received = np.zeros(12)
     for elapsed in range(20):
         chosen = next_round(instant, received, float(elapsed))
@@ -106,7 +107,7 @@ def test_ten_thousand_jobs_take_milliseconds() -> None:
     # pairs in a chain, all alike: each waits for the one before it, unless the order of a tie is scrambled
     partner = np.append(np.arange(1, 10_000), -1)
     for mates in (np.full(10_000, -1), partner):
-        instant = Instant(np.arange(10_000), mates, np.full(10_000, 0.4), usage)
+        instant = Instant(np.arange(10_000), mates, np.full(10_000, 0.4), Uses.of(usage))
         started = time.perf_counter()
         next_round(instant, np.zeros(10_000), 0.0)
         assert time.perf_counter() - started < 0.5

@@ -294,6 +294,7 @@ if not child:
         os.write(said, str(error).encode())
         signal.pause()
     os._exit(1)
+os.close(said)
 assert os.read(heard, 1000).endswith(b"is closed")
 journal.append({{}})
 journal.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -14,7 +15,7 @@ from optsched.errors import JournalDamaged, JournalError
 from optsched.rounds.journal import Journal, disk, follow, read_from, records
 from optsched.rounds.journal import reader as reading
 from optsched.rounds.journal.layout import Layout, list_folder
-from optsched.rounds.journal.segments import BLOCK
+from optsched.rounds.journal.segments import BLOCK, SegmentReader
 
 
 def test_following_across_segments(tmp_path: Path) -> None:
@@ -97,27 +98,51 @@ def test_records_that_are_taken_back(
     assert [entry.record["row"] for entry in records(tmp_path)] == [0, 7, *[2] * (len(batch) - 1)]
 
 
-def test_a_line_that_changes_while_it_is_read(tmp_path: Path) -> None:
+def test_a_line_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A block may have the beginning of what was taken back, and the file by then something else."""
+    with Journal.create(tmp_path, fsync=False) as journal:
+        journal.append_many([{"row": 0}, {"row": 1}, {"row": 2}])
+    read, stale = SegmentReader._read, []
+
+    def read_stale(segment: SegmentReader, size: int, position: int) -> bytes:
+        data = read(segment, size, position)
+        if size == BLOCK and not stale:
+            stale.append(data)
+            return data.replace(b'"row":1', b'"row":7')
+        return data
+
+    monkeypatch.setattr(SegmentReader, "_read", read_stale)
+    assert [entry.record["row"] for entry in records(tmp_path)] == [0, 1, 2]
+    assert stale
+
+
+def test_a_segment_that_grows_and_ends_after_it_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Journal.create(tmp_path, fsync=False) as journal, follow(tmp_path) as follower:
-        journal.append_many([{"row": 0}, {"row": 1}])
-        poll = follower.poll()
-        assert next(poll) == (0, {"row": 0})
-        segment = follower._segment
-        assert segment is not None
-        pread, calls = segment._read, []
+        journal.append({})
+        assert len(list(follower.poll())) == 1
 
-        def stale(size: int, position: int) -> bytes:
-            calls.append(position)
-            data = pread(size, position)
-            return data.replace(b'"row":1', b'"row":2') if len(calls) == 1 else data
+        def write_then_list(folder: Path) -> Layout:
+            if journal.next_n < 4:
+                journal.append({})
+                journal.snapshot({}, {})
+                journal.append({})
+            return list_folder(folder)
 
-        segment._read = stale  # type: ignore[method-assign]
-        assert [entry.n for entry in poll] == [1]
-        journal.append({"row": 2})
-        calls.clear()
-        segment._read = lambda size, position: stale(size, position) if size == BLOCK else pread(size, position)  # type: ignore[method-assign]
-        assert [entry.record for entry in follower.poll()] == [{"row": 2}]
+        monkeypatch.setattr(reading, "list_folder", write_then_list)
+        assert [entry.n for entry in follower.poll()] == [1, 2, 3, 4]
+
+
+def test_a_folder_that_changes_while_it_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system may name a file that came later and leave out one that came before."""
+    with Journal.create(tmp_path, fsync=False) as journal:
+        journal.append({})
+        journal.snapshot({}, {})
+    whole = list_folder(tmp_path)
+    names = os.listdir(tmp_path)
+    listings = [[name for name in names if not name.startswith("events")]]
+    monkeypatch.setattr(os, "listdir", lambda folder: listings.pop() if listings else names)
+    assert list_folder(tmp_path) == whole
+    assert listings == []
 
 
 def test_reading_again_where_files_went_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,41 @@
+"""Earliest deadline first."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.ranking import RankedJobs, Ranking
+
+KEEPS, LATE, NONE = 0, 1, 2
+"""A deadline that still counts, a hard one that has passed, none: one group after the other."""
+
+
+class EarliestDeadlineFirst(Ranking):
+    """The job whose deadline comes first goes first.
+
+    Key
+        (0, d_j)    a deadline that has not passed, hard or soft, or a soft one that has;
+        (1, d_j)    a hard deadline that has passed: there is nothing left to save, so its job makes way for all those
+                    that can still be in time;
+        (2, 0)      no deadline
+
+    On one GPU without restart costs all deadlines are met whenever that is possible (W. Horn, "Some simple scheduling
+    algorithms", Naval Research Logistics Quarterly 21, 1974; M. Dertouzos, IFIP Congress 1974), and the greatest
+    lateness is least: so work that is late but still counts keeps its place. Rounds add that a job holds its GPUs to
+    the end of a round.
+
+    On more GPUs it is not optimal (S. Dhall, C. Liu, "On a real-time scheduling problem", Operations Research 26,
+    1978): m jobs of length 2e due at 1 and one job of length 1 due at 1 + e, all on m GPUs: the m short ones start, so
+    the long one ends at 1 + 2e. It does not look at what is left either: a job that can be in time no more keeps its
+    place until its deadline has passed. The side constraint ``deadlines`` and the formulation ``lease`` plan ahead.
+    """
+
+    name = "edf"
+    aliases = ("earliest-deadline-first",)
+
+    def keys(self, jobs: RankedJobs) -> tuple[FloatArray | IntArray, ...]:
+        """See the class."""
+        d = jobs.deadline
+        group = np.select([np.isinf(d), (d <= jobs.now) & ~jobs.soft], [NONE, LATE], KEEPS)
+        return group, d

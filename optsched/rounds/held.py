@@ -1,0 +1,65 @@
+"""What jobs that run hold of their GPUs and nodes, as the instance alone tells it: no candidates are needed."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.instance import Instance
+from optsched.instance.cluster import PER_NODE
+from optsched.performance.parameter_server_documents import KEY
+from optsched.placement.needs import OWN, members, renewable_groups
+
+SLACK = 1e-9
+
+
+def held_of(instance: Instance, jobs: IntArray) -> tuple[FloatArray, dict[str, FloatArray]]:
+    """Share of each of its GPUs that each of some running jobs holds, and what it needs per GPU, by name.
+
+    A job with options holds what the options say that are like the place where it runs; where several are, the most of
+    them. What workers and servers need is not known here.
+    """
+    table, options, workloads = instance.jobs_table, instance.options, instance.workloads
+    names = (*OWN, *(group.name for group in renewable_groups(instance)))
+    need = np.zeros((len(workloads) + 1, len(names)))
+    for row, workload in enumerate(workloads):
+        if workload.demand and KEY not in workload.parameters:
+            need[row] = [workload.demand.get(name, 0.0) for name in names]
+    needs, share = need[table.workload[jobs]], np.ones(len(jobs))
+    for place in np.flatnonzero(table.options[jobs] >= 0).tolist():
+        own = int(table.options[jobs[place]])
+        pool, gpus, _ = table.running[int(jobs[place])]
+        rows = np.arange(options.indptr[own], options.indptr[own + 1])
+        rows = rows[(options.pool[rows] == pool) & (options.gpus[rows] == len(gpus))]
+        share[place] = options.share[rows].max(initial=0.0) or 1.0
+        each = [[options.uses[row].get(name, 0.0) / len(gpus) for name in names] for row in rows.tolist()]
+        needs[place] = np.max(each, axis=0) if each else 0.0
+    return share, dict(zip(names, needs.T, strict=True))
+
+
+def crowded(instance: Instance) -> BoolArray:
+    """Mask of the jobs that run on nodes which have less than what runs there needs, as happens when they shrink."""
+    table, cluster, options = instance.jobs_table, instance.cluster, instance.options
+    hit = np.zeros(len(table), bool)
+    if not table.running or not (any(own.demand for own in instance.workloads) or any(options.uses)):
+        return hit
+    jobs = np.fromiter(table.running, np.int64, len(table.running))
+    gpus = [names for _, names, _ in table.running.values()]
+    owner = np.repeat(np.arange(len(jobs)), [len(names) for names in gpus])
+    numbering, groups = cluster.numbering, renewable_groups(instance)
+    node = numbering.node_of(numbering.numbers(chain.from_iterable(gpus)))
+    for place, (name, need) in enumerate(held_of(instance, jobs)[1].items()):
+        if not need.any():
+            continue
+        used = np.bincount(node, need[owner], numbering.nodes)
+        if name in OWN:
+            there = np.concatenate([getattr(pool, PER_NODE[name]) for pool in cluster.pools])
+            over = used > np.where(np.isnan(there), np.inf, there) * (1.0 + SLACK)
+        else:
+            group, member = groups[place - len(OWN)], members(instance)[place - len(OWN)]
+            over = member & (used[member].sum() > group.capacity * (1.0 + SLACK))
+        there_too = over[node] & (need[owner] > 0)
+        hit[jobs[owner[there_too]]] = True
+    return hit

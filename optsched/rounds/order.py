@@ -1,0 +1,84 @@
+"""The order of the jobs in a round that follows a ranking."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.arrays import BoolArray, IntArray
+from optsched.errors import Interrupted, OptschedError
+from optsched.ranking import RankedJobs, Ranking
+
+log = logging.getLogger("optsched")
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which job goes before which; arrays of shape (jobs,).
+
+    Attributes
+    ----------
+    ranking : str
+        Its name.
+    place : IntArray
+        0 for the first; -1 for jobs that are not in the ranking.
+    renewed : BoolArray
+        Jobs that the ranking renewed (`optsched.ranking.Ranking.renews`).
+    strict : bool
+        Whether a job that has no room keeps all jobs behind it waiting.
+    fallback : str, optional
+        Why the order is that of arrival, though the ranking is another.
+    """
+
+    ranking: str
+    place: IntArray
+    renewed: BoolArray
+    strict: bool
+    fallback: str | None = None
+
+    @classmethod
+    def of(cls, ranking: Ranking, jobs: RankedJobs) -> Order:
+        """The order of a ranking; that of arrival where the ranking fails, and says why."""
+        count = len(jobs.instance.jobs_table)
+        renewed, why = np.zeros(count, bool), None
+        try:
+            mask = _column(ranking, "the answer of renews", ranking.renews(jobs), len(jobs)).astype(bool)
+            keys = _keys(ranking, jobs.renewed(mask))
+            renewed[jobs.job[mask]] = True
+        except Interrupted:
+            raise
+        except OptschedError as error:
+            keys, why = (), str(error)
+            log.warning("the round falls back: %s", why)
+        except Exception as error:  # a plan is owed even where a ranking fails in a way of its own
+            keys, why = (), f"ranking {ranking.name} failed with {type(error).__name__}: {error}"
+            log.exception("the round falls back")
+        place = np.full(count, -1, np.int64)
+        order = np.lexsort((jobs.job, jobs.arrival, *reversed(keys)))
+        place[jobs.job[order]] = np.arange(len(order))
+        told = None if why is None else f"{why}; jobs go in the order in which they arrived"
+        return cls(ranking.name, place, renewed, ranking.strict, told)
+
+
+def _keys(ranking: Ranking, jobs: RankedJobs) -> tuple[np.ndarray, ...]:
+    """The sort keys of a ranking; raises `OptschedError` where they rank nothing."""
+    keys = ranking.keys(jobs)
+    if not isinstance(keys, tuple):
+        raise OptschedError(f"ranking {ranking.name}: keys gives {type(keys).__name__}, expected a tuple of arrays")
+    return tuple(_column(ranking, f"key {index}", key, len(jobs)) for index, key in enumerate(keys))
+
+
+def _column(ranking: Ranking, what: str, given: object, count: int) -> np.ndarray:
+    """One number per job."""
+    values = np.asarray(given)
+    expected = f"expected ({count},): one number per job"
+    if values.shape != (count,):
+        raise OptschedError(f"ranking {ranking.name}: {what} has shape {values.shape}, {expected}")
+    if values.dtype.kind not in "biuf":
+        raise OptschedError(f"ranking {ranking.name}: {what} has the type {values.dtype}, expected numbers")
+    wrong = int(np.isnan(values).sum())
+    if wrong:
+        raise OptschedError(f"ranking {ranking.name}: {what} is NaN for {wrong} of {count} jobs, expected numbers")
+    return values

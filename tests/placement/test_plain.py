@@ -1,0 +1,134 @@
+"""Plain gangs, seated by counting: as many as by best fit, and room for a scattered one by moving others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import optsched
+from optsched.candidates import Classes, JobRows
+from optsched.placement import Seat, Standing, check_seats
+from optsched.placement.beside import moving, place_beside
+from optsched.placement.best_fit import best_fit
+from optsched.placement.plain import Movable, is_plain
+from optsched.placement.problem import Problem
+from optsched.placement.requests import Requests
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def case(seed: int, nodes: int = 6, jobs: int = 24) -> tuple[Classes, JobRows, dict[int, tuple[str, ...]], list[int]]:
+    """Gangs on one pool of equal nodes of 8, some of which stand on GPUs chosen at random."""
+    rng = np.random.default_rng(seed)
+    gpus = rng.choice([1, 2, 4, 8], jobs)
+    instance = optsched.Instance.from_arrays(
+        pools=[{"name": "p", "nodes": nodes, "gpus_per_node": 8}], throughput=np.ones((jobs, 1)), gpus=gpus, steps=1e6
+    )
+    classes = optsched.compile(instance).classes(frozenset()).candidates.per_job().classes(frozenset())
+    job = np.arange(jobs, dtype=np.int64)
+    column = np.array([int(np.flatnonzero(classes.class_a == classes.of_job[j])[0]) for j in job.tolist()], np.int64)
+    rows = JobRows(job, np.full(jobs, -1, np.int64), column, np.ones(jobs), classes.rate_a[column], np.zeros(jobs))
+    free = {node: list(rng.permutation(8)) for node in range(nodes)}
+    stands: dict[int, tuple[str, ...]] = {}
+    for j in job[: jobs // 2].tolist():
+        open_nodes = [node for node in free if len(free[node]) >= gpus[j]]
+        if open_nodes:
+            node = int(rng.choice(open_nodes))
+            mine = sorted(int(free[node].pop()) for _ in range(int(gpus[j])))
+            stands[j] = tuple(f"p-{node}/{gpu}" for gpu in mine)
+    return classes, rows, stands, [j for j in job.tolist() if j not in stands]
+
+
+def standing_of(classes: Classes, rows: JobRows, stands: dict[int, tuple[str, ...]]) -> Standing:
+    return Standing.of_rows(classes, rows, np.array(list(stands), np.int64), list(stands.values()))
+
+
+def flaws(classes: Classes, held: dict[int, tuple[str, ...]]) -> list[Any]:
+    names = classes.instance.jobs_table.names
+    return check_seats(classes.instance, {names[j]: Seat("p", gpus) for j, gpus in held.items()})
+
+
+@settings(max_examples=80, deadline=None)
+@given(seeds)
+def test_as_many_gangs_of_every_size_as_best_fit_places(seed: int) -> None:
+    classes, rows, stands, wanted = case(seed)
+    standing = standing_of(classes, rows, stands)
+    requests = Requests.of(classes, rows, np.array(wanted, np.int64))
+    assert is_plain(requests, standing)
+    found = place_beside(classes, rows, np.array(wanted, np.int64), standing)
+    placed = dict(zip(found.row.tolist(), found.gpus, strict=True))
+    assert flaws(classes, stands | placed) == []
+    searched = best_fit(Problem.of(requests, [0], standing), keep=True)
+    by_search = sorted(int(requests.gpus[j]) for j in searched)
+    assert sorted(len(gpus) for gpus in placed.values()) == by_search
+    assert {told.row for told in found.refused} == set(wanted) - set(placed)
+
+
+@settings(max_examples=80, deadline=None)
+@given(seeds, st.integers(0, 4))
+def test_room_is_made_by_moving_what_may_move(seed: int, most: int) -> None:
+    classes, rows, stands, wanted = case(seed)
+    standing = standing_of(classes, rows, stands)
+    found = place_beside(classes, rows, np.array(wanted, np.int64), standing)
+    placed = dict(zip(found.row.tolist(), found.gpus, strict=True))
+    beside = standing.and_also(Standing.of_rows(classes, rows, found.row, found.gpus))
+    scattered = [told.row for told in found.refused if told.scattered]
+    number = classes.instance.cluster.numbering.by_name
+    owner = list(stands)
+    movable = [Movable(0, number[gpus[0].rpartition("/")[0]], gpus) for gpus in stands.values()]
+    result = moving(classes, rows, np.array(scattered, np.int64), beside, movable, most)
+    assert result is not None
+    more, moved = result
+    assert len(moved) <= most
+    assert set(more) <= set(scattered)
+    held = stands | placed | more | {owner[number]: gpus for number, gpus in moved.items()}
+    assert len(held) == len(stands) + len(placed) + len(more)
+    assert flaws(classes, held) == []
+    for number, gpus in moved.items():
+        assert len(gpus) == len(stands[owner[number]])
+
+
+def test_a_gang_of_a_whole_node_gets_one_when_two_halves_move_together() -> None:
+    instance = optsched.Instance.from_arrays(
+        pools=[{"name": "p", "nodes": 2, "gpus_per_node": 8}], throughput=np.ones((3, 1)), gpus=[4, 4, 8], steps=1e6
+    )
+    classes = optsched.compile(instance).classes(frozenset())
+    column = np.array([0, 0, 1], np.int64)
+    rows = JobRows(np.arange(3), np.full(3, -1), column, np.ones(3), np.ones(3), np.zeros(3))
+    stands = {0: tuple(f"p-0/{g}" for g in range(4)), 1: tuple(f"p-1/{g}" for g in range(4))}
+    standing = standing_of(classes, rows, stands)
+    found = place_beside(classes, rows, np.array([2]), standing)
+    assert [told.scattered for told in found.refused] == [True]
+    assert "8 GPUs of p" in found.refused[0].reason
+    movable = [Movable(0, node, gpus) for node, gpus in enumerate(stands.values())]
+    assert moving(classes, rows, np.array([2]), standing, movable, 0) == ({}, {})
+    result = moving(classes, rows, np.array([2]), standing, movable, 1)
+    assert result is not None
+    assert result[0] == {2: tuple(f"p-0/{g}" for g in range(8))}
+    assert result[1] == {0: tuple(f"p-1/{g}" for g in range(4, 8))}
+
+
+@pytest.mark.parametrize("what", ["needs", "spans nodes", "shares", "runs there"])
+def test_what_is_not_plain_is_left_to_best_fit(what: str) -> None:
+    job: dict[str, Any] = {"id": "a", "workload": "w", "gpus": 2, "steps": 10}
+    pool: dict[str, Any] = {"name": "p", "nodes": 4, "gpus_per_node": 2, "cpus_per_node": 8}
+    workload: dict[str, Any] = {"throughput": {"p": {"2": 3.0, "4": 5.0}}}
+    if what == "needs":
+        workload["demand"] = {"cpu": 2}
+    elif what == "spans nodes":
+        job["gpus"] = 4
+    elif what == "shares":
+        job = {"id": "a", "steps": 10, "options": [{"pool": "p", "gpus": 1, "share": 0.5, "throughput": 1.0}]}
+    else:
+        job["running"] = {"pool": "p", "gpus": ["p-0/0", "p-0/1"]}
+    instance = optsched.Instance.from_document(
+        {"format": "optsched-instance/1", "cluster": {"pools": [pool]}, "workloads": {"w": workload}, "jobs": [job]}
+    )
+    classes = optsched.compile(instance).classes(frozenset())
+    rows = JobRows(np.zeros(1, int), np.full(1, -1), np.zeros(1, int), np.ones(1), np.ones(1), np.zeros(1))
+    requests = Requests.of(classes, rows, np.zeros(1, np.int64))
+    assert not is_plain(requests, Standing.none(instance))

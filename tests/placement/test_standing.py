@@ -1,0 +1,144 @@
+"""What stands: what it takes from nodes, groups of nodes and jobs apart, and what cannot stand, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from beside_cases import beside
+from placement_cases import Document, engine, instance_of, job, pool_of, rows_of
+
+from optsched import Instance
+from optsched.errors import UsageError
+from optsched.placement import Standing, place_beside, place_rows
+from optsched.placement.bounds import Bounds, bounds
+from optsched.placement.exact import solve_exactly
+from optsched.placement.problem import Problem, Worth
+from optsched.placement.requests import Requests
+
+NOTHING = Worth(0, 0, 0.0, 0)
+
+
+def problem_beside(
+    jobs: list[Document],
+    stands: dict[str, list[str]],
+    pool: Document,
+    barred: dict[str, list[str]] | None = None,
+    **cluster: Any,
+) -> Problem:
+    """The problem of those that start."""
+    classes, rows = rows_of(instance_of(jobs, [pool], **cluster))
+    names = [classes.instance.jobs_table.names[int(j)] for j in rows.job]
+    standing = Standing.of_rows(classes, rows, np.array([names.index(name) for name in stands]), list(stands.values()))
+    wanted = np.array([row for row, name in enumerate(names) if name not in stands])
+    off = [(barred or {}).get(names[row], ()) for row in wanted]
+    return Problem.of(Requests.of(classes, rows, wanted, (), off), [0], standing)
+
+
+def test_the_integer_program_sees_what_is_left_of_a_gpu() -> None:
+    problem = problem_beside(
+        [job("s", 1, share=0.5)] + [job(f"j{i}", 1, share=0.25) for i in range(3)], {"s": ["pa/0"]}, pool_of(1)
+    )
+    exact = solve_exactly(problem, NOTHING, Bounds(3, 3), engine())
+    assert exact.proven and exact.assignment is not None and len(exact.assignment) == 2
+
+
+def test_the_integer_program_sees_what_is_left_of_a_resource_of_some_nodes() -> None:
+    rack = [{"name": "rack", "capacity": 3, "nodes": ["pa", "pb"]}]
+    jobs = [job(f"j{i}", 1, uses={"rack": 1}) for i in range(4)]
+    problem = problem_beside(jobs, {"j0": ["pa/0"]}, pool_of(4, 4), resources=rack)
+    exact = solve_exactly(problem, NOTHING, Bounds(3, 3), engine())
+    assert exact.proven and exact.assignment is not None and len(exact.assignment) == 2
+
+
+def test_the_integer_program_keeps_no_gpu_on_which_something_stands() -> None:
+    """Both GPUs that it holds on the larger node are gone: it moves least where it keeps one."""
+    nodes = pool_of(4, 2)
+    jobs = [job("s", 2), job("a", 2, running=["pa/0", "pa/1", "pb/0"])]
+    problem = problem_beside(jobs, {"s": ["pa/0", "pa/1"]}, nodes)
+    exact = solve_exactly(problem, NOTHING, Bounds(1, 1), engine())
+    assert exact.assignment is not None and problem.worth(exact.assignment).moved == 1
+
+
+def test_bounds_count_what_is_left_of_gpus() -> None:
+    """0.6 of each of two GPUs is left: room for four of 0.3, not for five."""
+    jobs = [job("s", 2, nodes=2, share=0.4)] + [job(f"j{i}", 1, share=0.3) for i in range(5)]
+    assert bounds(problem_beside(jobs, {"s": ["pa/0", "pb/0"]}, pool_of(1, 1)), NOTHING, engine()).rows == 4
+
+
+def test_bounds_tell_rows_apart_to_which_other_nodes_are_closed() -> None:
+    jobs = [job("s", 1)] + [job(f"j{i}", 1) for i in range(3)]
+    problem = problem_beside(jobs, {"s": ["pc/0"]}, pool_of(1, 1, 1), {"j0": ["pa"], "j1": ["pb"]})
+    assert bounds(problem, NOTHING, engine()).rows == 2
+
+
+def test_both_jobs_of_a_pair_keep_others_away() -> None:
+    jobs = [{"id": name, "throughput": {"p": 1.0}} for name in "abc"]
+    document = instance_of(jobs, [pool_of(2, 2)]).to_document()
+    document["colocation"] = [{"jobs": ["a", "b"], "pool": "p", "gpus": 1, "throughput": [0.6, 0.7]}]
+    classes, rows = rows_of(Instance.from_document(document))
+    standing = Standing.of_rows(classes, rows, np.array([0]), [["pa/0"]])
+    for other in "ab":
+        constraints = [{"kind": "anti-affinity", "jobs": [other, "c"]}]
+        assert place_beside(classes, rows, np.array([1]), standing, constraints).gpus == (("pb/0",),)
+    assert place_beside(classes, rows, np.array([1]), standing).gpus == (("pa/1",),)
+
+
+def test_a_topology_of_one_s_own_joins_what_is_left() -> None:
+    """Node a is full: the gang takes b and c on their good link, not b and d."""
+    widths = [("a", "b", 9.0), ("b", "c", 5.0), ("b", "d", 1.0)]
+    topology = {
+        "nodes": [{"id": f"p{name}"} for name in "abcd"],
+        "links": [{"source": f"p{u}", "target": f"p{v}", "bandwidth": width} for u, v, width in widths],
+    }
+    jobs = [job("s", 2), job("a", 4, nodes=2)]
+    assert beside(jobs, {"s": ["pa/0", "pa/1"]}, pool_of(2, 2, 2, 2), topology=topology) == {
+        "a": ("pb/0", "pb/1", "pc/0", "pc/1")
+    }
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stands", "message"),
+    [
+        ({"a": ["pa/9"]}, 'job a stands on "pa/9", expected a GPU of the cluster, written node/index'),
+        ({"a": ["pa/01"]}, 'job a stands on "pa/01", expected a GPU of the cluster, written node/index'),
+        ({"a": ["pa"]}, 'job a stands on "pa", expected a GPU of the cluster, written node/index'),
+        ({"a": ["qa/0"]}, 'job a stands on "qa/0", expected GPUs of pool "p"'),
+        ({"a": []}, "job a stands on 0 GPUs, expected the 1 of its row"),
+        ({"a": ["pa/0"], "b": ["pa/0", "pa/1"]}, "2 of pa/0 is held (by job a, job b), expected at most 1"),
+        ({"a": ["pa/0"], "s": ["pa/0"]}, "1.5 of pa/0 is held (by job a, job s), expected at most 1"),
+        ({"t": ["pa/0", "pa/0"]}, "job t stands twice on pa/0"),
+    ],
+)
+def test_what_cannot_stand_is_refused(stands: dict[str, list[str]], message: str) -> None:
+    jobs = [job("a", 1), job("b", 2), job("s", 1, share=0.5), job("t", 2, share=0.5)]
+    with pytest.raises(ValueError) as told:
+        beside(jobs, stands, pool_of(2), pool_of(2, name="q"))
+    assert str(told.value) == message
+
+
+def test_other_errors_in_words() -> None:
+    classes, rows = rows_of(instance_of([job("a"), job("b")], [pool_of(4)]))
+    instance, first = classes.instance, np.array([0])
+    standing = Standing.of_rows(classes, rows, first, [["pa/0"]])
+    for call, message in (
+        (lambda: standing.and_also(Standing.of_jobs(instance, first, [["pa/1"]])), "job a stands twice"),
+        (lambda: place_beside(classes, rows, first, standing), "job a stands and is to be placed as well"),
+        (lambda: place_rows(classes, rows, first, engine(), standing=standing), "job a stands and is to be placed"),
+        (lambda: place_beside(classes, rows, np.array([1, 1]), standing), "job b is to be placed twice"),
+        (lambda: Standing.of_jobs(instance, first, []), "gpus: found 0 entries, expected 1"),
+        (lambda: Standing.of_jobs(instance, np.array([-1]), [["x/0"]]), "job 0 of those that stand stands on"),
+        (lambda: Standing.of_jobs(instance, first, [["pa/0"]], share=0.0), r"share\[0\]: found 0, expected a number"),
+        (lambda: Standing.of_jobs(instance, first, [["pa/0"]], needs={"cpu": -1}), "needs: found .* from 0 on"),
+        (lambda: Standing.of_jobs(instance, first, [["pa/0"]], needs={"tape": 1}), 'needs: found "tape", expected one'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    with pytest.raises(UsageError, match="barred: found 0 entries, expected 1"):
+        place_beside(classes, rows, np.array([1]), standing, barred=[])
+    with pytest.raises(UsageError, match=r'barred\[0\]: found "x", expected names of nodes'):
+        place_beside(classes, rows, np.array([1]), standing, barred=[["x"]])
