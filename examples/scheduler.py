@@ -32,7 +32,7 @@ def main() -> None:
     logging.basicConfig(stream=sys.stdout, format="       %(message)s")  # what the scheduler has to tell
     dice = random.Random(5)
     jobs = [{"id": f"job-{row:02}", "gpus": dice.choice((1, 1, 2, 4)), "throughput": SPEED} for row in range(60)]
-    left = {job["id"]: dice.uniform(0.5, 3.5) * HOUR for job in jobs}
+    left = {job["id"]: dice.uniform(0.5, 2.5) * HOUR for job in jobs}
     arrival = {job["id"]: dice.uniform(0, 14) * HOUR for job in jobs}
     for job in jobs:
         job |= {"steps": left[job["id"]], "restart_cost": 60.0, "preemptible": dice.random() < 0.9}
