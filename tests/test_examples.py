@@ -23,6 +23,12 @@ WORDS = {
         "equal bytes: True",
     ],
     "gallery.py": ["allocation  quickstart", "machines    unrelated     makespan-unrelated  190", "progress"],
+    "scheduler.py": [
+        " 0.3 h   1 start",
+        "stopped: a node that it held is down",
+        "recovered: 60 of 60 jobs are complete",
+        "round 30 again:",
+    ],
     "picture.py": ["the picture is picture.png"],
 }
 ARGUMENTS = {"picture.py": ["@quickstart", "max-min-fairness", "picture.png"]}

@@ -18,7 +18,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}
 COMMON = "Messages"
 
 ORDER = (
-    "solve", "verify", "validate", "compare", "explain", "whatif", "pareto", "round", "plot", "export",
+    "solve", "verify", "validate", "compare", "explain", "whatif", "pareto", "round", "replay", "top", "plot", "export",
     "import", "generate", "model", "formulations", "solvers", "instances", "doctor",
 )  # fmt: skip
 
@@ -41,7 +41,10 @@ Verbose = Annotated[
         help="Log on standard error what is done and why (-vv: more).",
     ),
 ]  # fmt: skip
-Log = Annotated[str | None, typer.Option(metavar="FILE", help="Append the log to a file.", rich_help_panel=COMMON)]
+Log = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Append the log to a file; as JSON to a .jsonl.", rich_help_panel=COMMON),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes from.", rich_help_panel=COMMON)]
 
 

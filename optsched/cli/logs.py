@@ -19,6 +19,15 @@ class _Lines(logging.Handler):
         sys.stderr.write(f"optsched: {told}\n")
 
 
+def _format(file: str) -> logging.Formatter:
+    """Lines of JSON for a file whose name says so."""
+    if not file.lower().endswith(".jsonl"):
+        return logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    from optsched.rounds.telling import JsonLines
+
+    return JsonLines()
+
+
 @contextmanager
 def logging_to(verbosity: int, file: str | None) -> Iterator[None]:
     """Send the log of optsched to standard error (warnings; INFO with ``-v``, DEBUG from two on) and to a file."""
@@ -30,7 +39,7 @@ def logging_to(verbosity: int, file: str | None) -> Iterator[None]:
             handlers.append(logging.FileHandler(file, encoding="utf-8"))
         except OSError as error:
             raise UsageError(f"cannot write {file}: {error.strerror}") from None
-        handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handlers[-1].setFormatter(_format(file))
     before = log.level
     log.setLevel(level)
     for handler in handlers:

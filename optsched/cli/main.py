@@ -23,9 +23,11 @@ from optsched.cli import (
     model,
     pareto,
     plot,
+    replay,
     round,
     solve,
     solvers,
+    top,
     validate,
     verify,
     whatif,
@@ -79,6 +81,8 @@ def build_app() -> typer.Typer:
     add_command(app, "whatif", whatif.whatif, whatif.EXAMPLES)
     add_command(app, "pareto", pareto.pareto, pareto.EXAMPLES)
     add_command(app, "round", round.plan_round, round.EXAMPLES)
+    add_command(app, "replay", replay.replay, replay.EXAMPLES)
+    add_command(app, "top", top.top, top.EXAMPLES)
     add_command(app, "export", export.export, export.EXAMPLES)
     add_command(app, "plot", plot.plot, plot.EXAMPLES)
     app.add_typer(import_gavel.build_imports(), name="import")

@@ -10,6 +10,7 @@ from optsched.cli.resource_view import quantity
 from optsched.cli.solution_view import certificate_words, cluster_words, status_words, time_words
 from optsched.cli.tables import bullets, count, facts, heading, listed, name, number, percent, seconds, share, table
 from optsched.registry import objective_words
+from optsched.rounds.telling import verdict_words
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -63,15 +64,6 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str | Text]]:
     if plan.notices:
         yield "notices", "; ".join(plan.notices[:3]) + (" ..." if len(plan.notices) > 3 else "")
     yield "time", time_words(stages(plan.timings))
-
-
-VERDICTS = (("start", "start"), ("keep", "run on"), ("move", "move"), ("preempt", "stop"), ("hold", "wait"))
-
-
-def verdict_words(jobs: dict[str, int]) -> str:
-    """``3 start, 5 run on, 1 move, 2 stop, 4 wait``."""
-    told = [f"{jobs[key]:,} {words}" for key, words in VERDICTS if jobs[key]]
-    return ", ".join(told) if told else "there are no jobs"
 
 
 def gpus_in_use(used: int, gpus: int, by_pool: dict[str, float | None]) -> str:

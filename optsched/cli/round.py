@@ -131,8 +131,8 @@ def _planned(state: RoundState, process: SolverProcess) -> Plan:
     from optsched.rounds.solve_round import solve_round
 
     check_policy(state.policy, state.instance)
-    if state.policy.ranking is None and state.policy.solver != "auto":
-        process.load(state.policy.solver).version()  # one that is missing is no reason to fall back
+    if state.policy.ranking is None:  # wait for the process; a solver that is missing is no reason to fall back
+        process.load("highs" if state.policy.solver == "auto" else state.policy.solver).version()
     return solve_round(state, load=process.load)
 
 

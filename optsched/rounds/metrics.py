@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-
 from optsched.rounds.events import Event, Leave, Outcome, Submit
-from optsched.rounds.plan import Plan, Verdict
+from optsched.rounds.plan import Plan
 from optsched.rounds.plan_document import metrics as figures_of
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the histogram of planning times, seconds."""
 PREFIX = "optsched_"
+FIGURES = ("round", "now", "gap", "objective", "jobs", "gpus", "gpus_in_use", "utilisation")
+"""What is known of the last plan."""
 
 
 @dataclass
@@ -51,32 +52,43 @@ class Metrics:
 
     def take(self, event: Event, outcome: Outcome) -> None:
         """Count an event."""
-        if isinstance(event, Submit):
-            self.submitted += len(event.jobs)
-        elif isinstance(event, Leave) and event.event == "complete":
-            self.completed += len(event.jobs)
-        elif isinstance(event, Leave):
-            self.cancelled += len(event.jobs)
+        self._happened(event.event, len(event.jobs) if isinstance(event, Submit | Leave) else 0)
 
     def plan(self, plan: Plan, seconds: float | None) -> None:
         """Count a plan that took so many seconds."""
-        count = np.bincount(plan.verdict, minlength=len(Verdict))
-        self.rounds += 1
-        self.fallbacks += plan.fallback is not None
-        self.starts += int(count[Verdict.START])
-        self.moves += int(count[Verdict.MOVE])
-        self.preemptions += int(count[Verdict.PREEMPT])
-        if seconds is not None:
-            self.seconds += seconds
-            self.histogram[int(np.searchsorted(BUCKETS, seconds))] += 1
         solution = plan.solution
-        self.last = {
+        told = {
             "round": plan.number,
             "now": plan.now,
             "gap": None if solution is None else solution.gap,
             "objective": None if solution is None else solution.objective,
-            **figures_of(plan),
         }
+        self._planned({**told, **figures_of(plan)}, plan.fallback is not None, seconds)
+
+    def record(self, record: Mapping[str, Any]) -> None:
+        """Count an event or a plan as it stands in a journal."""
+        if record.get("event") != "plan":
+            self._happened(str(record.get("event")), len(record.get("jobs", ())))
+            return
+        last = {key: record[key] for key in FIGURES}
+        self._planned(last, record["fallback"] is not None, record["seconds"])
+
+    def _happened(self, kind: str, jobs: int) -> None:
+        self.submitted += jobs if kind == "submit" else 0
+        self.completed += jobs if kind == "complete" else 0
+        self.cancelled += jobs if kind == "cancel" else 0
+
+    def _planned(self, last: dict[str, Any], fell_back: bool, seconds: float | None) -> None:
+        count = last["jobs"]
+        self.rounds += 1
+        self.fallbacks += fell_back
+        self.starts += count["start"]
+        self.moves += count["move"]
+        self.preemptions += count["preempt"]
+        if seconds is not None:
+            self.seconds += seconds
+            self.histogram[bisect_left(BUCKETS, seconds)] += 1
+        self.last = last
 
     def document(self) -> dict[str, Any]:
         """As a JSON object."""

@@ -51,10 +51,9 @@ class Order:
             raise
         except OptschedError as error:
             keys, why = (), str(error)
-            log.warning("the round falls back: %s", why)
         except Exception as error:  # a plan is owed even where a ranking fails in a way of its own
             keys, why = (), f"ranking {ranking.name} failed with {type(error).__name__}: {error}"
-            log.exception("the round falls back")
+            log.debug("ranking %s failed", ranking.name, exc_info=True)
         place = np.full(count, -1, np.int64)
         order = np.lexsort((jobs.job, jobs.arrival, *reversed(keys)))
         place[jobs.job[order]] = np.arange(len(order))

@@ -175,8 +175,11 @@ class Plan:
         """Why a job moves: its claim to where it goes, or to make room for others."""
         pool, ledger = self.running[job][0], self.ledger
         name = self.instance.cluster.pools[pool].name
-        if self.instance.jobs_table.running[job][0] == pool:
-            return f"others get room, or it gets another number of GPUs of {name}"
+        before, gpus = self.instance.jobs_table.running[job][:2], len(self.running[job][1])
+        if before[0] == pool and len(before[1]) == gpus:
+            return f"it goes on elsewhere on {name}, so that others have room"
+        if before[0] == pool:
+            return f"it goes on with {gpus} GPUs of {name} instead of {len(before[1])}"
         there = ((ledger.job == job) | (ledger.partner == job)) & ledger.runs
         share = float(ledger.fraction[there].sum())
         if share <= 0:

@@ -15,7 +15,7 @@ from optsched.rounds.allocating import Recorded
 from optsched.rounds.digest import plan_digest
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.metrics import Metrics
-from optsched.rounds.plan import Plan
+from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.plan_document import metrics
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.service import Service
@@ -25,7 +25,11 @@ from optsched.warm_start import WarmStart
 STATE = "optsched-round-state/1"
 
 
-def plan_record(plan: Plan) -> dict[str, Any]:
+LONGEST = 5
+"""Jobs that have waited longest, named in the record of a plan."""
+
+
+def plan_record(plan: Plan, state: RoundState) -> dict[str, Any]:
     """What the journal keeps of a plan: enough to make it again, to see that it is the same, and to show it."""
     solution = plan.solution
     record: dict[str, Any] = {
@@ -40,11 +44,21 @@ def plan_record(plan: Plan) -> dict[str, Any]:
         "gap": None if solution is None else solution.gap,
         "seconds": plan.timings.get("total"),
         **metrics(plan),
+        "waiting": _longest(plan, state),
     }
     if plan.recorded is not None:
         key, fraction = plan.recorded
         record["allocation"] = {"key": key.tolist(), "fraction": fraction.tolist()}
     return record
+
+
+def _longest(plan: Plan, state: RoundState) -> list[list[Any]]:
+    """Names and seconds of the jobs that have waited longest and still wait."""
+    table = state.instance.jobs_table
+    waits = np.isin(plan.verdict, (Verdict.HOLD, Verdict.PREEMPT)) & (table.arrival <= state.now)
+    waited = np.where(waits, state.service.waited(state.now), 0.0)
+    longest = np.argsort(-waited, kind="stable")[:LONGEST].tolist()
+    return [[table.names[job], float(waited[job])] for job in longest if waited[job] > 0]
 
 
 def recorded_of(record: Mapping[str, Any]) -> Recorded | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optsched.errors import InvalidInput, JournalError, UsageError
@@ -15,6 +15,7 @@ from optsched.rounds.metrics import Metrics
 from optsched.rounds.plan import Plan
 from optsched.rounds.recording import read_metrics, read_state, recorded_of
 from optsched.rounds.state import RoundState
+from optsched.rounds.watching import last_round
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,10 @@ def recover(journal: str | Path) -> tuple[Living, Metrics]:
     return living, metrics
 
 
-def replay(journal: str | Path, number: int) -> Replayed:
-    """Plan a round of a journal again.
+def replay(journal: str | Path, number: int | None = None) -> Replayed:
+    """Plan a round of a journal again, by default its last one.
+
+    What the performance model had learnt by then is in the state's instance: whoever plans it again has the same plan.
 
     Raises
     ------
@@ -50,13 +53,16 @@ def replay(journal: str | Path, number: int) -> Replayed:
     JournalError
         There is no journal, it is damaged, or the plan cannot be made again.
     """
+    if number is None:
+        number = last_round(journal)
     snapshot, entries = read_from(journal, lambda document: int(document["round"]) <= number)
     if snapshot is None:
         raise UsageError(f"journal {journal} begins after round {number}: older snapshots were not kept")
     living, metrics = _begun(journal, snapshot)
     for found in _replayed(journal, living, metrics, entries):
         if found.plan.number == number:
-            return found
+            instance = replace(found.state.instance, performance=living.performance())
+            return Replayed(replace(found.state, instance=instance), found.plan)
     last = living.state.number - 1
     told = f"its last one is {last}" if last >= 0 else "no round was planned yet"
     raise UsageError(f"journal {journal} has no round {number}: {told}")

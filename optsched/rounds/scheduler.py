@@ -35,6 +35,7 @@ from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.recording import plan_record, state_parts
 from optsched.rounds.recovery import recover
 from optsched.rounds.state import RoundState
+from optsched.rounds.telling import listening, tell
 from optsched.solvers.isolated import SolverProcess
 
 log = logging.getLogger("optsched")
@@ -221,10 +222,13 @@ class Scheduler:
         """Check an event, write it down, and only then let it change the state."""
         event = validate(kind, {**fields, "now": self._time(now)})
         outcome = self._living.after(event)
+        told = self._journal is not None or listening()
+        record = event.model_dump(mode="json", exclude_none=True) if told else {}
         if self._journal is not None:
-            self._journal.append(event.model_dump(mode="json", exclude_none=True))
+            self._journal.append(record)
         self._living.accept(outcome)
         self.metrics.take(event, outcome)
+        tell(record)
         for notice in outcome.notices:
             log.warning("%s", notice)
 
@@ -265,10 +269,12 @@ class Scheduler:
         state, plan = self._living.planned(self._time(now), load)
         if dry_run:
             return plan
+        record = plan_record(plan, state) if self._journal is not None or listening() else {}
         if self._journal is not None:
-            self._journal.append(plan_record(plan))
+            self._journal.append(record)
         self._living.follow(state, plan)
         self.metrics.plan(plan, plan.timings.get("total"))
+        tell(record)
         for notice in plan.notices:
             log.warning("%s", notice)
         return plan

@@ -1,0 +1,140 @@
+"""``optsched replay``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from optsched.cli import values
+from optsched.cli.options import OUTPUT, Json
+from optsched.cli.progress import progress
+from optsched.cli.round import write_document
+from optsched.cli.shell import Shell, check_target
+from optsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+SHOWN = 30
+"""Rounds in the list, at most."""
+
+EXAMPLES = """
+    optsched replay cluster.journal --list
+    optsched replay cluster.journal
+    optsched replay cluster.journal --round 812 -o plan.json --instance instance.json
+    optsched replay cluster.journal --round 812 --state state.json
+"""
+
+
+def replay(
+    shell: Shell,
+    journal: Annotated[str, typer.Argument(metavar="JOURNAL", help="Folder of a scheduler's journal.")],
+    round: Annotated[
+        str | None, typer.Option("--round", metavar="N", help="Which round.  [default: the last one]")
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="Only list the rounds that were planned.")] = False,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan.", rich_help_panel=OUTPUT)
+    ] = None,
+    instance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Write the instance (json, yaml, npz) that was planned for.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the state that was planned from: `optsched round` takes it.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Plan a round of a journal again, and check that the plan is the one that was followed then.
+
+    The journal is only read, and may be in use. Rounds before the oldest snapshot that was kept are gone.
+
+    Exit codes: 0 the plan is the same, 2 no such journal or round, or the plan is another one here, 3 the journal is
+    damaged.
+    """
+    number = values.whole(round, "--round")
+    if listing:
+        if number is not None or any(target is not None for target in (output, instance, state)):
+            raise UsageError("--list only lists: give no round and no file with it")
+        return _list(shell, journal, as_json)
+    if number is not None and number < 0:
+        raise UsageError(f"--round: found {number}, expected 0 or more")
+    for target in (output, instance, state):
+        if target == "-":
+            raise UsageError("expected a file to write; --json prints the plan")
+        check_target(target)
+    from optsched.api import write_atomically
+    from optsched.instance import instance_bytes
+    from optsched.instance.files import kind_of
+    from optsched.rounds.recovery import replay as planned_again
+
+    kind = "" if instance is None else kind_of(Path(instance))
+    with progress(shell, "replaying"):
+        found = planned_again(journal, number)
+    told = []
+    if output is not None:
+        write_document(found.plan.to_document(), output)
+        told.append(f"plan written to {output}")
+    if instance is not None:
+        write_atomically(instance, instance_bytes(found.state.instance, kind))
+        told.append(f"instance written to {instance}")
+    if state is not None:
+        write_document(found.state.to_document(), state)
+        told.append(f"state written to {state}")
+    if as_json:
+        shell.document(found.plan.to_document())
+    elif not shell.quiet:
+        from optsched.cli.plan_view import plan_view
+
+        shell.print(*plan_view(found.plan, found.state))
+        for line in ["", *told] if told else []:
+            shell.tell(line)
+    return 0
+
+
+FIELDS = ("round", "now", "jobs", "gpus", "gpus_in_use", "status", "objective", "gap", "fallback", "seconds", "digest")
+
+
+def _list(shell: Shell, journal: str, as_json: bool) -> int:
+    from optsched.rounds.watching import planned
+
+    rounds = [{key: record[key] for key in FIELDS} for record in planned(journal)]
+    if as_json:
+        shell.document({"journal": journal, "rounds": rounds})
+    elif not shell.quiet:
+        shell.print(*_view(journal, rounds))
+    return 0
+
+
+def _view(journal: str, rounds: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    from optsched.cli.tables import count, heading, number, percent, seconds, table
+    from optsched.cli.tables import name as named
+
+    fell = sum(record["fallback"] is not None for record in rounds)
+    yield heading(f"{named(journal)}: {count(len(rounds), 'round')}")
+    yield f"{count(fell, 'fallback')} among them" if fell else "no fallbacks"
+    if len(rounds) > SHOWN:
+        yield f"the last {SHOWN} of them (--json tells all):"
+    rows = []
+    for record in rounds[-SHOWN:]:
+        jobs, gpus = record["jobs"], record["gpus"]
+        spent = record["seconds"]
+        rows.append([
+            f"{record['round']:,}", number(record["now"]), f"{jobs['start']:,}", f"{jobs['keep']:,}",
+            f"{jobs['move']:,}", f"{jobs['preempt']:,}", f"{jobs['hold']:,}",
+            percent(record["gpus_in_use"] / gpus) if gpus else "-", "-" if spent is None else seconds(spent),
+            "fallback" if record["fallback"] is not None else record["status"] or "ranked",
+        ])  # fmt: skip
+    columns = ("round", "clock, s", "start", "run on", "move", "stop", "wait", "GPUs", "time", "status")
+    if rows:
+        yield table(*columns, rows=rows, left=0)

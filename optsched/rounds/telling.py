@@ -1,0 +1,104 @@
+"""What is told of events and plans: a line of words for people, a line of JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from optsched.instance.reading import listed
+
+log = logging.getLogger("optsched.rounds")
+"""An entry at INFO for each event that is taken and each plan that is followed; ``record`` is what a journal has."""
+
+LARGE = ("allocation",)
+"""Keys of records that are left out: what they hold grows with the jobs."""
+
+
+def listening() -> bool:
+    """Whether anybody hears of events and plans."""
+    return log.isEnabledFor(logging.INFO)
+
+
+def tell(record: Mapping[str, Any]) -> None:
+    """Log an event or a plan, as it stands in a journal."""
+    if listening():
+        log.info("%s", words(record), extra={"record": record})
+
+
+class JsonLines(logging.Formatter):
+    """Log lines as JSON objects: ``time`` (s since 1970), ``level``, ``message``, and the keys of events and plans."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        told: dict[str, Any] = {"time": record.created, "level": record.levelname, "message": record.getMessage()}
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            told["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+        about = getattr(record, "record", None) or {}
+        return json.dumps(told | {key: value for key, value in about.items() if key not in LARGE}, default=str)
+
+
+def words(record: Mapping[str, Any]) -> str:
+    """What a record of a journal says, in one line."""
+    kind = record.get("event")
+    if kind == "plan":
+        return plan_words(record)
+    if kind == "submit":
+        return f"submit {_jobs([str(job.get('id')) for job in record['jobs']])}"
+    if kind == "observe":
+        return f"observe {_jobs(list(record['jobs']))}"
+    if kind in ("complete", "cancel", "stopped"):
+        return f"{kind} {_jobs(list(record['jobs']))}"
+    if kind in WORDS:
+        return WORDS[kind](record)
+    return str(kind)
+
+
+def _nodes(record: Mapping[str, Any]) -> str:
+    by_state: dict[str, list[str]] = {}
+    for node, state in record["states"].items():
+        by_state.setdefault(state, []).append(node)
+    return "; ".join(f"{_many('node', nodes)} {state}" for state, nodes in by_state.items())
+
+
+def _reserve(record: Mapping[str, Any]) -> str:
+    when = f"from {record['start']:g} s to {record['end']:g} s"
+    return f"reserve {_many('node', record['nodes'])} {when}: {record['name']}"
+
+
+def _resize(record: Mapping[str, Any]) -> str:
+    return f"resize {', '.join(f'{name} {amount:+g}' for name, amount in record['add'].items())}"
+
+
+def _update(record: Mapping[str, Any]) -> str:
+    changed = [f"{name} {value}" for name, value in record.items() if name not in ("event", "now", "job", "n", "crc")]
+    return f"update {record['job']}: {', '.join(changed)}"
+
+
+WORDS: dict[Any, Callable[[Mapping[str, Any]], str]] = {
+    "nodes": _nodes, "reserve": _reserve, "resize": _resize, "update": _update,
+    "release": lambda record: f"release {record['name']}",
+}  # fmt: skip
+
+VERDICTS = (("start", "start"), ("keep", "run on"), ("move", "move"), ("preempt", "stop"), ("hold", "wait"))
+
+
+def plan_words(record: Mapping[str, Any]) -> str:
+    """``round 12: 3 start, 5 run on, 4 wait``; and why, if it falls back."""
+    told = f"round {record['round']:,}: {verdict_words(record['jobs'])}"
+    return told if record["fallback"] is None else f"{told}; falls back: {record['fallback']}"
+
+
+def verdict_words(jobs: Mapping[str, int]) -> str:
+    """``3 start, 5 run on, 1 move, 2 stop, 4 wait``."""
+    told = [f"{jobs[key]:,} {meant}" for key, meant in VERDICTS if jobs[key]]
+    return ", ".join(told) if told else "there are no jobs"
+
+
+def _jobs(names: list[str]) -> str:
+    return f"{len(names):,} jobs: {listed(names)}" if len(names) > 1 else listed(names)
+
+
+def _many(what: str, names: Sequence[str]) -> str:
+    return f"{what if len(names) == 1 else what + 's'} {listed(names)}"
