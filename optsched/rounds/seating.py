@@ -253,7 +253,9 @@ class Seating:
 
     def _seated(self) -> Standing:
         """All that has places."""
-        return Standing.of_rows(self.classes, self.seats.rows, *_with_gpus(self.seats)).and_also(self.fixed)
+        if not len(self.seats):
+            return self.fixed
+        return self.fixed.and_also(Standing.of_rows(self.classes, self.seats.rows, *_with_gpus(self.seats)))
 
     def _bars(self, rows: JobRows, wanted: IntArray) -> list[Collection[str]] | None:
         """Nodes on which each row must not start, as it could not be stopped before they are reserved."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from rounds.storm_rules import Facts, Node, Place, broken, displaced
+from storm_rules import Facts, Node, Place, broken, displaced
 
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance.build import build_instance

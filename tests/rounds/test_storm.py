@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from rounds.storm_world import Storm
+from storm_world import Storm
 
 POLICIES: dict[str, dict[str, Any]] = {
     "max-min": {"formulation": "max-min-fairness", "hysteresis": 0.5},
