@@ -53,6 +53,8 @@ class Claims:
         Rows of jobs that have waited longer than the policy's patience; they come next.
     busy : BoolArray, shape (jobs,)
         Jobs that are not to run in any of the rows.
+    sharing : IntArray, shape (jobs,)
+        The job with which each stands in a pair now, -1 for none.
     free : FloatArray, shape (limits,)
         Share of each renewable resource that is not occupied, and what is left of further limits.
     limits : csr_matrix, shape (further limits, A), optional
@@ -66,6 +68,7 @@ class Claims:
     held: BoolArray
     urgent: BoolArray
     busy: BoolArray
+    sharing: IntArray
     free: FloatArray
     limits: sp.csr_matrix | None = None
 
@@ -148,13 +151,23 @@ def select(claims: Claims, most_displaced: int | None) -> IntArray:
 
 
 def displaced(claims: Claims, chosen: IntArray) -> BoolArray:
-    """Mask of the jobs that could go on, and do not if these rows run."""
-    jobs = np.zeros((2, len(claims.busy) + 1), bool)
-    going = chosen[claims.continues[chosen]]
+    """Mask of the jobs that could go on, and do not if these rows run.
+
+    Of two jobs that share GPUs now only the first in the order goes on alone.
+    """
+    rows, jobs = claims.rows, len(claims.busy)
+    mine = np.zeros(len(rows), bool)
+    mine[chosen] = True
+    could, goes = np.zeros(jobs + 1, bool), np.zeros(jobs + 1, bool)
     left = claims.order[claims.continues[claims.order]]
-    for mask, rows in zip(jobs, (left, going), strict=True):
-        mask[claims.rows.job[rows]] = mask[claims.rows.partner[rows]] = True
-    return jobs[0, :-1] & ~jobs[1, :-1] & ~claims.busy
+    could[rows.job[left]] = could[rows.partner[left]] = True
+    going = left[mine[left]]
+    goes[rows.job[going]] = goes[rows.partner[going]] = True
+    alone = np.full(jobs + 1, len(going))
+    alone[rows.job[going]] = np.where(rows.partner[going] < 0, np.arange(len(going)), len(going))
+    alone[-1] = len(going)
+    second = (alone[:-1] < len(going)) & (alone[claims.sharing] < alone[:-1])
+    return could[:-1] & ~(goes[:-1] & ~second) & ~claims.busy
 
 
 def before_blocked(claims: Claims, chosen: IntArray) -> IntArray:
@@ -225,6 +238,7 @@ def leftovers(
     order = np.lexsort((np.arange(len(others)) * SCRAMBLE % 1.0, -others.rate, had[others.job], ~continues))
     return Claims(
         C, others, order[allowed[order]].astype(np.int64), continues, nobody, nobody, claims.busy,
+        claims.sharing,
         np.concatenate(free), sp.csr_matrix(sp.vstack(matrices, format="csr")) if matrices else None,
     )  # fmt: skip
 
