@@ -136,7 +136,11 @@ def select(claims: Claims, most_displaced: int | None) -> IntArray:
     ahead, mask = mine & claims.urgent, np.append(going, False)
     stay = np.zeros(len(claims.rows), bool)
     left = int(going.sum())
-    for row in claims.order[(claims.continues & ~mine)[claims.order]].tolist():
+    rest = claims.order[(claims.continues & ~mine)[claims.order]]
+    together = rest[claims.rows.partner[rest] >= 0].tolist()  # who shares GPUs can stay only as a pair
+    pair = {job: row for row in together for job in (int(claims.rows.job[row]), int(claims.rows.partner[row]))}
+    for row in rest.tolist():
+        row = pair.get(int(claims.rows.job[row]), row)
         jobs = [job for job in (int(claims.rows.job[row]), int(claims.rows.partner[row])) if mask[job]]
         if left > most_displaced and jobs:
             stay[row] = True
