@@ -54,6 +54,8 @@ class Claims:
         Rows of jobs that have waited longer than the policy's patience; they come next.
     busy : BoolArray, shape (jobs,)
         Jobs that are not to run in any of the rows.
+    sharing : IntArray, shape (jobs,)
+        The job with which each stands in a pair now, -1 for none.
     free : FloatArray, shape (limits,)
         Share of each renewable resource that is not occupied, and what is left of further limits.
     uses : Uses
@@ -69,6 +71,7 @@ class Claims:
     held: BoolArray
     urgent: BoolArray
     busy: BoolArray
+    sharing: IntArray
     free: FloatArray
     uses: Uses
     limits: Uses | None = None
@@ -139,7 +142,11 @@ def select(claims: Claims, most_displaced: int | None) -> IntArray:
     ahead, mask = mine & claims.urgent, np.append(going, False)
     stay = np.zeros(len(claims.rows), bool)
     left = int(going.sum())
-    for row in claims.order[(claims.continues & ~mine)[claims.order]].tolist():
+    rest = claims.order[(claims.continues & ~mine)[claims.order]]
+    together = rest[claims.rows.partner[rest] >= 0].tolist()  # who shares GPUs can stay only as a pair
+    pair = {job: row for row in together for job in (int(claims.rows.job[row]), int(claims.rows.partner[row]))}
+    for row in rest.tolist():
+        row = pair.get(int(claims.rows.job[row]), row)
         jobs = [job for job in (int(claims.rows.job[row]), int(claims.rows.partner[row])) if mask[job]]
         if left > most_displaced and jobs:
             stay[row] = True
@@ -154,13 +161,23 @@ def select(claims: Claims, most_displaced: int | None) -> IntArray:
 
 
 def displaced(claims: Claims, chosen: IntArray) -> BoolArray:
-    """Mask of the jobs that could go on, and do not if these rows run."""
-    jobs = np.zeros((2, len(claims.busy) + 1), bool)
-    going = chosen[claims.continues[chosen]]
+    """Mask of the jobs that could go on, and do not if these rows run.
+
+    Of two jobs that share GPUs now only the first in the order goes on alone.
+    """
+    rows, jobs = claims.rows, len(claims.busy)
+    mine = np.zeros(len(rows), bool)
+    mine[chosen] = True
+    could, goes = np.zeros(jobs + 1, bool), np.zeros(jobs + 1, bool)
     left = claims.order[claims.continues[claims.order]]
-    for mask, rows in zip(jobs, (left, going), strict=True):
-        mask[claims.rows.job[rows]] = mask[claims.rows.partner[rows]] = True
-    return jobs[0, :-1] & ~jobs[1, :-1] & ~claims.busy
+    could[rows.job[left]] = could[rows.partner[left]] = True
+    going = left[mine[left]]
+    goes[rows.job[going]] = goes[rows.partner[going]] = True
+    alone = np.full(jobs + 1, len(going))
+    alone[rows.job[going]] = np.where(rows.partner[going] < 0, np.arange(len(going)), len(going))
+    alone[-1] = len(going)
+    second = (alone[:-1] < len(going)) & (alone[claims.sharing] < alone[:-1])
+    return could[:-1] & ~(goes[:-1] & ~second) & ~claims.busy
 
 
 def before_blocked(claims: Claims, chosen: IntArray) -> IntArray:
@@ -233,7 +250,7 @@ def leftovers(
     order = np.lexsort((np.arange(len(others)) * SCRAMBLE % 1.0, -others.rate, had[others.job], ~continues))
     return Claims(
         C, others, order[allowed[order]].astype(np.int64), continues, nobody, nobody, claims.busy,
-        np.concatenate(free), claims.uses, Uses.of(sp.vstack(matrices)) if matrices else None,
+        claims.sharing, np.concatenate(free), claims.uses, Uses.of(sp.vstack(matrices)) if matrices else None,
     )  # fmt: skip
 
 

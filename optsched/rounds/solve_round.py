@@ -188,7 +188,15 @@ class _Round:
             order = np.lexsort((place, first, group)).astype(np.int64)
         busy = view.outside | view.awaits | (view.must & ~_members(rows, held, len(table)))
         urgent, free = group == STARVED, self._free(busy & view.must & ~view.outside)
-        return Claims(C, rows, order, continues, held, urgent, busy, free, uses_of(C))
+        return Claims(C, rows, order, continues, held, urgent, busy, self._sharing(), free, uses_of(C))
+
+    def _sharing(self) -> IntArray:
+        """The job with which each stands in a pair now, -1 for none."""
+        ran = self.state.ledger
+        pairs = ran.key[ran.runs & (ran.partner >= 0)]
+        partner = np.full(len(ran.carried), -1, np.int64)
+        partner[pairs[:, 0]], partner[pairs[:, 1]] = pairs[:, 1], pairs[:, 0]
+        return partner
 
     def _free(self, jobs: BoolArray) -> np.ndarray:
         """Share of each renewable resource that is free beside jobs which run in no row."""

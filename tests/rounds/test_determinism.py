@@ -1,0 +1,43 @@
+"""The same events give the same plans, in any process, however its dictionaries are ordered and wherever solvers run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import json, logging, sys
+logging.disable(logging.CRITICAL)
+from rounds.storm_world import Storm
+from rounds.test_storm import POLICIES
+from optsched.rounds.recording import plan_digest
+
+storm = Storm(7, POLICIES[sys.argv[1]], options={"isolate": sys.argv[2] == "apart"})
+for _ in range(int(sys.argv[3])):
+    storm.rounds(1)
+    document = storm.plan.to_document()
+    assert storm.plan.fallback is None and document["reproducible"], storm.plan.fallback
+    print(plan_digest(storm.plan), json.dumps({**document, "timings": 0}))
+storm.scheduler.close()
+"""
+
+
+def told(policy: str, where: str, seed: int, rounds: int = 8) -> str:
+    paths = os.pathsep.join((str(Path(__file__).parents[2]), str(Path(__file__).parents[1])))
+    environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": paths}
+    arguments = [sys.executable, "-c", PROGRAM, policy, where, str(rounds)]
+    done = subprocess.run(arguments, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("policy", ["max-min", "quota", "ranked srtf"])
+def test_the_same_events_give_the_same_bytes(policy: str) -> None:
+    first = told(policy, "here", 1)
+    assert first.count("\n") == 8
+    assert told(policy, "here", 2) == first
+    assert told(policy, "apart", 3) == first
