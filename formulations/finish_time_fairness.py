@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from formulations.reference_rates import on_reference_pool, reference_columns, without_rate
+from formulations.reference_rates import fastest, on_reference_pool, reference_columns
 from formulations.slices import slices
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
@@ -27,6 +27,7 @@ class FinishTimeFairness(Formulation):
     Parameters
         t_k       seconds since the arrival (age);  N_k steps left
         iso_k     = sum_j T_kj y_kj, the isolated throughput, y as in `formulations.isolated`
+                  (of a job that uses no pool: its fastest)
         C_k       isolated time so far (``history.isolated_time``): what the steps done would have taken isolated, s
         D_k       = C_k + N_k / iso_k, the job's finish time in isolation, s
         thr_k(x)  = sum_c T_kc x_c / n_k
@@ -75,7 +76,7 @@ class FinishTimeFairness(Formulation):
         _, y = slices(C, np.array(1.0 / max(C.count.sum(), 1)))
         iso: FloatArray = (T * y).sum(axis=1)
         if (iso <= 0).any():
-            raise without_rate(C, int(iso.argmin()))
+            iso = np.where(iso > 0, iso, fastest(C))
         D = past + N / iso
         levels = sp.csr_matrix(sp.diags_array(D / N) @ throughput)
         if not (t > 0).any():

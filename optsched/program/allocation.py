@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # a process that only solves needs no candidates
 
 LARGEST_LEVEL = 1e100
 """Levels that duals may point to; beyond, the terms of a tangent overflow."""
+LEVELS = 1e-6
+"""Part of the levels that means nothing, where a value is the sum of their logarithms."""
 
 
 @dataclass(frozen=True)
@@ -291,10 +293,16 @@ class AllocationProgram:
             self.extend(lp, variables, C)
         return lp
 
-    def slack_worth(self, duals: Mapping[str, FloatArray]) -> float:
-        """What the slack of side rows is worth at these row duals: below it the value means nothing."""
+    def worth_of_noise(self, duals: Mapping[str, FloatArray]) -> float:
+        """What the value may be wrong by and mean the same: what the slack of side rows is worth at these row duals.
+
+        A sum of logarithms has no size of its own: it is 0 where all levels are 1. Divided by the sum of the weights it
+        is the logarithm of a mean of the levels, of which a part of `LEVELS` means nothing.
+        """
         worth = [np.abs(duals[rows.name]) @ rows.slack for rows in self.side if rows.slack is not None]
-        return float(sum(worth))
+        total = isinstance(self.utility, Total) and self.utility.function == "log"
+        mean = LEVELS * float(self.classes.count @ self.utility.weight) if total else 0.0  # type: ignore[union-attr]
+        return float(sum(worth)) + mean
 
     def tangent_duals(self, linear: FloatArray, cones: FloatArray) -> FloatArray:
         """Duals of the rows of `tangent` from those of the linear rows and the multipliers of the cones."""

@@ -72,6 +72,22 @@ class LinearArrays:
         """A by rows."""
         return self.A.tocsr()
 
+    @cached_property
+    def column(self) -> IntArray:
+        """Column of each entry of A."""
+        return np.repeat(np.arange(self.shape[1], dtype=np.int64), np.diff(self.A.indptr))
+
+    @cached_property
+    def magnitude(self) -> sp.csc_matrix:
+        """A with the signs of its entries taken away."""
+        return sp.csc_matrix((np.abs(self.A.data), self.A.indices, self.A.indptr), shape=self.shape)
+
+    def largest_in_rows(self, factor: FloatArray) -> FloatArray:
+        """Largest entry of each row, of A with each column multiplied by a factor of at least 0; shape (M,)."""
+        largest = np.zeros(self.shape[0])
+        np.maximum.at(largest, self.A.indices, self.magnitude.data * factor[self.column])
+        return largest
+
     @property
     def is_integer(self) -> bool:
         """Whether any column must be integer."""

@@ -62,10 +62,8 @@ class Expression:
     def __mul__(self, factor: ArrayLike) -> Expression:
         """Scale by a number, or each row by its own."""
         factors = np.broadcast_to(np.asarray(factor, np.float64), (self.rows,))
-        scale = sp.diags_array(factors)
         return Expression(
-            [(sp.csr_matrix(scale @ coefficients), block) for coefficients, block in self.terms],
-            factors * self.constant,
+            [(_scaled(coefficients, factors), block) for coefficients, block in self.terms], factors * self.constant
         )
 
     __rmul__ = __mul__
@@ -243,6 +241,12 @@ class LinearProgram:
             matrix, row_lower, row_upper, lower, upper, cost, integer.astype(bool), self._maximise, offset,
             implied_lower, implied_upper, tuple(self._rows), tuple(self._columns),
         )  # fmt: skip
+
+
+def _scaled(matrix: sp.csr_matrix, factors: FloatArray) -> sp.csr_matrix:
+    """A matrix with each row multiplied by its factor."""
+    data = matrix.data * np.repeat(factors, np.diff(matrix.indptr))
+    return sp.csr_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def _matrix(matrix: Matrix) -> sp.csr_matrix:

@@ -16,10 +16,10 @@ from optsched.placement.needs import needs_per_gpu
 from optsched.placement.plain import Movable
 from optsched.placement.requests import ANTI_AFFINITY
 from optsched.placement.standing import Standing
-from optsched.rounds.selection import Claims, before_blocked, joined, select, taken
+from optsched.rounds.keeping import FULL, Keeping
+from optsched.rounds.selection import Claims, before_blocked, displaced, joined, select, taken
 from optsched.rounds.state import Reservation
 
-FULL = 1.0 + 1e-9
 MANY = 2**62
 
 
@@ -106,6 +106,8 @@ class Seating:
         if strict:
             return self._run_strictly(claims, most_displaced)
         chosen = select(claims, most_displaced)
+        if self.most_moved is not None:  # what is displaced counts as well
+            self.most_moved = max(self.most_moved - int(displaced(claims, chosen).sum()), 0)
         while len(chosen):
             ranked = claims.order[np.isin(claims.order, chosen)]
             placed = self._seat(claims, ranked)
@@ -173,17 +175,19 @@ class Seating:
     ) -> dict[int, tuple[str, ...]]:
         """GPUs of rows that start, and of rows that have to move for them."""
         rows, documents = claims.rows, self.constraints
-        seated = Standing.of_rows(self.classes, self.seats.rows, *_with_gpus(self.seats)).and_also(self.fixed)
-        going_on = Standing.of_rows(self.classes, rows, going, [held[row] for row in going.tolist()])
+        standing = self._seated()
+        if len(going):
+            gpus = [held[row] for row in going.tolist()]
+            standing = standing.and_also(Standing.of_rows(self.classes, rows, going, gpus))
         bars = self._bars(rows, new)
-        result = place_beside(self.classes, rows, new, seated.and_also(going_on), documents, barred=bars)
+        result = place_beside(self.classes, rows, new, standing, documents, barred=bars)
         found = dict(zip(result.row.tolist(), result.gpus, strict=True))
         scattered = np.array([item.row for item in result.refused if item.scattered], np.int64)
         refused = {item.row: item.reason for item in result.refused}
         if self.may_move and self.most_moved != 0 and len(scattered):
             self.may_move = False
             beside = Standing.of_rows(self.classes, rows, result.row, result.gpus)
-            placed, moved = self._moved(claims, going, scattered, held, seated.and_also(going_on).and_also(beside))
+            placed, moved = self._moved(claims, going, scattered, held, standing.and_also(beside))
             found |= placed | moved
             refused = {row: reason for row, reason in refused.items() if row not in placed}
             self.most_moved = None if self.most_moved is None else self.most_moved - len(moved)
@@ -225,26 +229,33 @@ class Seating:
         """GPUs of the rows that can go on where they are, beside those before them in the order."""
         running, rows, C = self.instance.jobs_table.running, claims.rows, claims.classes
         going = ranked[claims.continues[ranked] & (C.gpus[rows.column[ranked]] > 0)]
-        share = C.configurations.share[C.configuration[rows.column[going]]]
-        load = self._load()
-        held = {}
-        for row, job, part in zip(going.tolist(), rows.job[going].tolist(), share.tolist(), strict=True):
-            gpus = running[job][1]
-            if all(load.get(gpu, 0.0) + part <= FULL for gpu in gpus):
-                for gpu in gpus:
+        gpus = [running[job][1] for job in rows.job[going].tolist()]
+        if len(self.fixed) or not self.seats.stays.all():
+            return Keeping(C, self._seated(), self.constraints).keep(rows, going, gpus)
+        return self._held_together(claims, going, gpus)
+
+    def _held_together(
+        self, claims: Claims, going: IntArray, gpus: Sequence[tuple[str, ...]]
+    ) -> dict[int, tuple[str, ...]]:
+        """The same where nothing is in the way that did not run beside them: only what shares GPUs anew is."""
+        C, load, held = claims.classes, dict[str, float](), {}
+        share = C.configurations.share[C.configuration[claims.rows.column[going]]]
+        part_of = C.configurations.share[C.configuration[self.seats.rows.column]]
+        for names, part in zip(self.seats.gpus, part_of.tolist(), strict=True):
+            for gpu in names:
+                load[gpu] = load.get(gpu, 0.0) + part
+        for row, names, part in zip(going.tolist(), gpus, share.tolist(), strict=True):
+            if all(load.get(gpu, 0.0) + part <= FULL for gpu in names):
+                for gpu in names:
                     load[gpu] = load.get(gpu, 0.0) + part
-                held[row] = gpus
+                held[row] = names
         return held
 
-    def _load(self) -> dict[str, float]:
-        """Share of each GPU that is given away."""
-        share = self.classes.configurations.share[self.classes.configuration[self.seats.rows.column]]
-        numbering, taken_gpus = self.instance.cluster.numbering, np.flatnonzero(self.fixed.load)
-        load = {numbering.gpu_name(gpu): float(self.fixed.load[gpu]) for gpu in taken_gpus.tolist()}
-        for gpus, part in zip(self.seats.gpus, share.tolist(), strict=True):
-            for gpu in gpus:
-                load[gpu] = load.get(gpu, 0.0) + part
-        return load
+    def _seated(self) -> Standing:
+        """All that has places."""
+        if not len(self.seats):
+            return self.fixed
+        return self.fixed.and_also(Standing.of_rows(self.classes, self.seats.rows, *_with_gpus(self.seats)))
 
     def _bars(self, rows: JobRows, wanted: IntArray) -> list[Collection[str]] | None:
         """Nodes on which each row must not start, as it could not be stopped before they are reserved."""

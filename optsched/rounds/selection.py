@@ -50,6 +50,8 @@ class Claims:
         Whether the row's jobs hold such GPUs now, so that it can go on as it is.
     held : BoolArray, shape (A,)
         Rows that must go on; they come first in the order.
+    urgent : BoolArray, shape (A,)
+        Rows of jobs that have waited longer than the policy's patience; they come next.
     busy : BoolArray, shape (jobs,)
         Jobs that are not to run in any of the rows.
     free : FloatArray, shape (limits,)
@@ -65,6 +67,7 @@ class Claims:
     order: IntArray
     continues: BoolArray
     held: BoolArray
+    urgent: BoolArray
     busy: BoolArray
     free: FloatArray
     uses: Uses
@@ -122,21 +125,42 @@ def select(claims: Claims, most_displaced: int | None) -> IntArray:
     ----------
     claims : Claims
     most_displaced : int, optional
-        Running rows that may have to make way for others, at most: the ones that are due first stay.
+        Running jobs that may have to make way for others, at most: the ones that are due first stay. Rows that are
+        urgent need not ask.
     """
     chosen = first_fit(claims.instant, claims.order, claims.free, claims.busy)
     if most_displaced is None:
         return chosen
+    going = displaced(claims, chosen)
+    if going.sum() <= most_displaced:
+        return chosen
     mine = np.zeros(len(claims.rows), bool)
     mine[chosen] = True
-    displaced = claims.order[(claims.continues & ~mine)[claims.order]]
-    displaced = displaced[_once_a_job(claims.rows, displaced) & ~_runs_on(claims, mine)[displaced]]
-    if len(displaced) <= most_displaced:
-        return chosen
-    stay = mine & claims.continues
-    stay[displaced[: len(displaced) - most_displaced]] = True
-    front = claims.first(stay).first(claims.held)
+    ahead, mask = mine & claims.urgent, np.append(going, False)
+    stay = np.zeros(len(claims.rows), bool)
+    left = int(going.sum())
+    for row in claims.order[(claims.continues & ~mine)[claims.order]].tolist():
+        jobs = [job for job in (int(claims.rows.job[row]), int(claims.rows.partner[row])) if mask[job]]
+        if left > most_displaced and jobs:
+            stay[row] = True
+            mask[jobs] = False
+            left -= len(jobs)
+    others = np.zeros(len(going) + 1, bool)
+    others[claims.rows.job[stay]] = others[claims.rows.partner[stay]] = True
+    others[-1] = False
+    stay |= mine & claims.continues & ~(others[claims.rows.job] | others[claims.rows.partner])
+    front = claims.first(stay).first(ahead).first(claims.held)
     return first_fit(front.instant, front.order, front.free, front.busy)
+
+
+def displaced(claims: Claims, chosen: IntArray) -> BoolArray:
+    """Mask of the jobs that could go on, and do not if these rows run."""
+    jobs = np.zeros((2, len(claims.busy) + 1), bool)
+    going = chosen[claims.continues[chosen]]
+    left = claims.order[claims.continues[claims.order]]
+    for mask, rows in zip(jobs, (left, going), strict=True):
+        mask[claims.rows.job[rows]] = mask[claims.rows.partner[rows]] = True
+    return jobs[0, :-1] & ~jobs[1, :-1] & ~claims.busy
 
 
 def before_blocked(claims: Claims, chosen: IntArray) -> IntArray:
@@ -147,22 +171,6 @@ def before_blocked(claims: Claims, chosen: IntArray) -> IntArray:
     if not len(waiting):
         return chosen
     return chosen[np.isin(chosen, claims.order[: waiting[0]])]
-
-
-def _once_a_job(rows: JobRows, some: IntArray) -> BoolArray:
-    """Mask of the first row of each job."""
-    mask = np.zeros(len(some), bool)
-    mask[np.unique(rows.job[some], return_index=True)[1]] = True
-    return mask
-
-
-def _runs_on(claims: Claims, mine: BoolArray) -> BoolArray:
-    """Mask of the rows whose job goes on in a row that was chosen."""
-    jobs = np.zeros(len(claims.classes.of_job) + 1, bool)
-    going = mine & claims.continues
-    jobs[claims.rows.job[going]] = jobs[claims.rows.partner[going]] = True
-    jobs[-1] = False
-    return jobs[claims.rows.job]
 
 
 def rows_alone(classes: Classes, jobs: IntArray) -> JobRows:
@@ -218,13 +226,13 @@ def leftovers(
         used = np.asarray(matrix[:, claims.rows.column[running]].sum(axis=1)).ravel()
         matrices.append(sp.csr_matrix(matrix[:, others.column]))
         free.append(rows.upper[bounded] * FULL - used)
-    allowed = np.ones(len(others), bool)
+    allowed, nobody = np.ones(len(others), bool), np.zeros(len(others), bool)
     if not C.resources.renewable.all():
         consumes = np.asarray(C.usage[np.flatnonzero(~C.resources.renewable)].sum(axis=0)).ravel()
         allowed = consumes[others.column] == 0
     order = np.lexsort((np.arange(len(others)) * SCRAMBLE % 1.0, -others.rate, had[others.job], ~continues))
     return Claims(
-        C, others, order[allowed[order]].astype(np.int64), continues, np.zeros(len(others), bool), claims.busy,
+        C, others, order[allowed[order]].astype(np.int64), continues, nobody, nobody, claims.busy,
         np.concatenate(free), claims.uses, Uses.of(sp.vstack(matrices)) if matrices else None,
     )  # fmt: skip
 

@@ -14,10 +14,12 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.assembly import model_of
 from optsched.candidates import Classes, JobRows
 from optsched.errors import Interrupted, OptschedError
+from optsched.formulation import Infeasible, SideConstraint
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
+from optsched.program import SideRows
 from optsched.registry import load_solver
-from optsched.rounds.allocating import Answer, Recorded, allocate, check_names, keys_of
+from optsched.rounds.allocating import Answer, Recorded, allocate, check_names, keys_of, repaired
 from optsched.rounds.checking import broken_rules
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.opening import StateSource, state_of
@@ -161,12 +163,14 @@ class _Round:
         if policy.patience is not None:
             starved = (waited >= policy.patience * length) & ~(view.outside | view.awaits | view.must)
         claimless = starved & ~_members(answer.rows, answer.rows.fraction > 0, len(table))
+        together = view.together
         more = joined(
             self._going_on(np.flatnonzero(view.running.runs & ~goes_on & ~view.outside & ~claimless)),
-            rows_alone(C, np.flatnonzero(claimless)),
+            joined(self._running_pairs(ledger), rows_alone(C, np.flatnonzero(claimless))),
         )
         rows = joined(answer.rows, more)
         continues = np.concatenate([continues, self._continues(more)])
+        continues &= (rows.partner >= 0) | ~together[rows.job]
         deficit = np.concatenate([ledger.deficit, np.zeros(len(more))]) / length
         cost = np.maximum(table.restart_cost[rows.job], _at(table.restart_cost, rows.partner)) / length
         ahead = np.where(continues, policy.hysteresis + cost, 0.0)
@@ -177,13 +181,14 @@ class _Round:
         waits = starved[rows.job] | _at(starved, rows.partner)
         group = np.where(held, HELD, np.where(waits, STARVED, DUE))
         longest = np.maximum(waited[rows.job], _at(waited, rows.partner))
-        order = order_due(rows, due, group, np.where(group == STARVED, -longest, 0.0))
+        first = np.where(group == STARVED, -longest, np.where(rows.partner >= 0, -1.0, 0.0) * (group == HELD))
+        order = order_due(rows, due, group, first)
         if answer.place is not None:
             place = np.concatenate([answer.place, np.full(len(more), len(answer.rows))])
-            order = np.lexsort((place, np.where(group == STARVED, -longest, 0.0), group)).astype(np.int64)
+            order = np.lexsort((place, first, group)).astype(np.int64)
         busy = view.outside | view.awaits | (view.must & ~_members(rows, held, len(table)))
-        free = self._free(busy & view.must & ~view.outside)
-        return Claims(C, rows, order, continues, held, busy, free, uses_of(C))
+        urgent, free = group == STARVED, self._free(busy & view.must & ~view.outside)
+        return Claims(C, rows, order, continues, held, urgent, busy, free, uses_of(C))
 
     def _free(self, jobs: BoolArray) -> np.ndarray:
         """Share of each renewable resource that is free beside jobs which run in no row."""
@@ -203,8 +208,18 @@ class _Round:
         hopeful[C.class_a[fits]] = True
         others = rows_alone(C, np.flatnonzero((C.of_job >= 0) & ~left.busy & hopeful[C.of_job]))
         others = taken(others, np.flatnonzero(fits[others.column]))
-        side = [rows for own in self.answer.constraints if (rows := own.rows(C)) is not None] if len(others) else []
+        side = (
+            [rows for own in self.answer.constraints if (rows := _rows_of(own, C)) is not None] if len(others) else []
+        )
         return leftovers(left, others, self._continues(others), self.state.service.executed, side)
+
+    def _running_pairs(self, ledger: Ledger) -> JobRows:
+        """Pairs that run now and can go on, though they have no claim."""
+        ran = self.state.ledger
+        key = ran.key[ran.runs & (ran.partner >= 0)]
+        key = key[matched(ledger.key.T, key.T) < 0]
+        rows = repaired(key, np.zeros(len(key)), self.answer.classes)
+        return taken(rows, np.flatnonzero(self._continues(rows)))
 
     def _going_on(self, jobs: np.ndarray) -> JobRows:
         """Rows in which jobs run on as they are."""
@@ -295,6 +310,14 @@ class _Round:
         for job in np.flatnonzero(view.outside).tolist():
             told[job] = "it cannot be preempted, though its nodes take no more work"
         return told
+
+
+def _rows_of(constraint: SideConstraint, C: Classes) -> SideRows | None:
+    """Rows of a constraint; what cannot be kept at all, as the fallback says, bounds nothing."""
+    try:
+        return constraint.rows(C)
+    except Infeasible:
+        return None
 
 
 def _recorded(known: Recorded | None) -> tuple[IntArray, FloatArray] | None:

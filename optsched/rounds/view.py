@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -47,6 +48,19 @@ class View:
     crowded: BoolArray
     constraints: tuple[Mapping[str, Any], ...]
     notices: tuple[str, ...]
+
+    @cached_property
+    def together(self) -> BoolArray:
+        """Jobs that cannot be preempted and share GPUs with others that cannot, so that none can go on as if alone."""
+        jobs = np.flatnonzero(self.must)
+        gpus = [self.instance.jobs_table.running[job][1] for job in jobs.tolist()]
+        owner = np.repeat(np.arange(len(jobs)), [len(names) for names in gpus])
+        numbering = self.instance.cluster.numbering
+        gpu = numbering.numbers(chain.from_iterable(gpus))
+        load = np.bincount(gpu, held_of(self.instance, jobs)[0][owner], numbering.gpus)
+        mask = np.zeros(len(self.must), bool)
+        mask[jobs[owner[load[gpu] > 1.0 + SLACK]]] = True
+        return mask
 
     @classmethod
     def of(cls, state: RoundState) -> View:

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.program.arrays import LinearArrays
@@ -85,20 +84,16 @@ def row_violations(arrays: LinearArrays, x: FloatArray) -> FloatArray:
     """
     activity = arrays.A @ x
     violation = np.maximum(np.maximum(arrays.row_lower - activity, activity - arrays.row_upper), 0.0)
-    magnitude = abs(arrays.A)
-    size = np.maximum(magnitude @ np.abs(x), row_sizes(arrays))
+    size = np.maximum(arrays.magnitude @ np.abs(x), row_sizes(arrays))
     return np.asarray(np.divide(violation, size, out=np.where(violation > 0, np.inf, 0.0), where=size > 0))
 
 
 def row_sizes(arrays: LinearArrays) -> FloatArray:
     """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
     sides = [np.where(np.isfinite(side), np.abs(side), 0.0) for side in (arrays.row_lower, arrays.row_upper)]
-    if not arrays.A.nnz:
-        return np.asarray(np.maximum(*sides))
     reach = np.maximum(np.abs(arrays.implied_lower), np.abs(arrays.implied_upper))
     unit = np.minimum(1.0, np.where(np.isfinite(reach), reach, 1.0))
-    largest = np.asarray(abs(arrays.A @ sp.diags_array(unit)).max(axis=1).todense()).ravel()
-    return np.asarray(np.maximum(np.maximum(*sides), largest))
+    return np.asarray(np.maximum(np.maximum(*sides), arrays.largest_in_rows(unit)))
 
 
 def noise_of(arrays: LinearArrays) -> float:
@@ -137,7 +132,7 @@ def dual_bound(arrays: LinearArrays, y: FloatArray) -> float | None:
     rows = float(multipliers[active] @ side[active])
     reduced = sign * arrays.cost - arrays.A.T @ multipliers
     reach = np.where(reduced > 0, arrays.implied_upper, arrays.implied_lower)
-    terms = np.abs(arrays.cost) + abs(arrays.A).T @ np.abs(multipliers)
+    terms = np.abs(arrays.cost) + arrays.magnitude.T @ np.abs(multipliers)
     noise = np.isinf(reach) & (np.abs(reduced) <= NOISE * terms)
     active = (reduced != 0) & ~noise
     if not np.isfinite(reach[active]).all():
@@ -162,7 +157,7 @@ def dual_residual(arrays: LinearArrays, y: FloatArray) -> float:
     multipliers = sign * y
     reduced = sign * arrays.cost - arrays.A.T @ multipliers
     columns = _wrong_sign(reduced, arrays.lower, arrays.upper)
-    size = np.abs(arrays.cost) + abs(arrays.A).T @ np.abs(y)
+    size = np.abs(arrays.cost) + arrays.magnitude.T @ np.abs(y)
     rows = _wrong_sign(multipliers, arrays.row_lower, arrays.row_upper)
     return max(_largest_ratio(columns, size), _largest_ratio(rows, np.abs(y)))
 

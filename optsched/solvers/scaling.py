@@ -36,11 +36,8 @@ class Scaling:
         reach = np.maximum(np.abs(arrays.implied_lower), np.abs(arrays.implied_upper))
         extreme = np.isfinite(reach) & (reach > 0) & ((reach < MODERATE[0]) | (reach > MODERATE[1]))
         columns = np.where(extreme & ~arrays.integer, _power_of_two(np.where(extreme, reach, 1.0)), 1.0)
-        largest = abs(arrays.A @ sp.diags_array(columns)).max(axis=1) if arrays.A.nnz else None
-        rows = np.ones(arrays.shape[0])
-        if largest is not None:
-            size = np.asarray(largest.todense()).ravel()
-            rows = np.where(size > 0, 1.0 / _power_of_two(np.where(size > 0, size, 1.0)), 1.0)
+        size = arrays.largest_in_rows(columns)
+        rows = np.where(size > 0, 1.0 / _power_of_two(np.where(size > 0, size, 1.0)), 1.0)
         cost = float(np.abs(arrays.cost * columns).max(initial=0.0))
         return cls(rows, columns, 1.0 / float(_power_of_two(np.array(cost))) if cost > 0 else 1.0)
 

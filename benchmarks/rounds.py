@@ -1,0 +1,176 @@
+"""Round to round: a scheduler with 1 % of its jobs replaced between plans, against planning anew and against cvxpy.
+
+A plan is the whole call: compile, program, solver, certificate, who runs, GPUs on nodes, check. ``cold`` is the call of
+a scheduler without a basis; ``auto`` is what ``optsched.solve`` takes for the allocation alone, by the solver that
+`auto` picks where no basis is wanted; ``cvxpy`` is a vectorised script with Clarabel for the allocation alone. All in
+one process and one thread; medians, and peak memory beyond the imports. ``--long`` adds 10,000 rounds, for the memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from measure import measure, peak_mb
+from spine import distinct_rows
+
+CASES = (("2,000 distinct", 2000, 0), ("2,000 of 26 kinds", 2000, 26), ("10,000 of 200 kinds", 10_000, 200))
+ROUND = 360.0
+
+
+@dataclass
+class Churn:
+    """A scheduler whose jobs are replaced, 1 % a round."""
+
+    jobs: int
+    kinds: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        import optsched
+        from optsched.rounds.scheduler import Scheduler
+
+        self.random = np.random.default_rng(self.seed)
+        self.rows = distinct_rows(self.kinds or 4 * self.jobs, 3)
+        picked = self.random.integers(0, len(self.rows["gpus"]), self.jobs) if self.kinds else np.arange(self.jobs)
+        gpus = self.rows["gpus"][picked]
+        self.pools = [
+            {"name": f"pool{j}", "nodes": max(1, int(part * gpus.sum() / 64)), "gpus_per_node": 8}
+            for j, part in enumerate((0.2, 0.35, 0.45))
+        ]
+        self.live = [f"j{i}" for i in range(self.jobs)]
+        self.next = self.jobs
+        instance = optsched.Instance.from_arrays(
+            pools=self.pools, ids=self.live, throughput=self.rows["throughput"][picked], gpus=gpus,
+            weight=self.rows["weight"][picked], steps=1e9,
+        )  # fmt: skip
+        self.now = 0.0
+        self.scheduler = Scheduler(instance, {}, clock=lambda: self.now, isolate=False)
+
+    def replace(self) -> None:
+        """1 % of the jobs are complete, as many others come."""
+        count = self.jobs // 100
+        gone = set(self.random.choice(len(self.live), count, replace=False).tolist())
+        self.scheduler.complete(*(self.live[i] for i in sorted(gone)))
+        self.live = [name for i, name in enumerate(self.live) if i not in gone]
+        names = [f"j{self.next + i}" for i in range(count)]
+        rows = self.random.integers(0, len(self.rows["gpus"]), count)
+        self.scheduler.submit(
+            [
+                {
+                    "id": name,
+                    "gpus": int(self.rows["gpus"][row]),
+                    "weight": float(self.rows["weight"][row]),
+                    "steps": 1e9,
+                    "throughput": {
+                        pool["name"]: float(rate)
+                        for pool, rate in zip(self.pools, self.rows["throughput"][row], strict=True)
+                        if rate > 0
+                    },
+                }
+                for name, row in zip(names, rows.tolist(), strict=True)
+            ]
+        )
+        self.live += names
+        self.next += count
+        self.now += ROUND
+
+    def plan(self) -> tuple[float, Any]:
+        """Seconds of a plan, and the plan."""
+        started = time.perf_counter()
+        plan = self.scheduler.solve()
+        spent = time.perf_counter() - started
+        assert plan.fallback is None
+        return spent, plan
+
+
+def rounds(jobs: int, kinds: int, count: int = 20) -> Callable[[], Any]:
+    churn = Churn(jobs, kinds)
+    cold = churn.plan()[0]
+
+    def run() -> Any:
+        import optsched
+
+        warm, moved, plan, auto = [], [], None, []
+        for _ in range(count):
+            churn.replace()
+            spent, plan = churn.plan()
+            warm.append(spent)
+            moved.append(int((plan.verdict == 1).sum() + (plan.verdict == 3).sum()))
+        instance = churn.scheduler.instance
+        for _ in range(5):
+            started = time.perf_counter()
+            assert optsched.solve(instance, "max-min-fairness").ok
+            auto.append(time.perf_counter() - started)
+        assert plan is not None
+        return {
+            "warm": statistics.median(warm[2:]), "cold": cold, "auto": statistics.median(auto),
+            "moved": statistics.median(moved), "running": len(plan.running), "started": plan.started_from,
+            "cvxpy": _cvxpy(instance),
+        }  # fmt: skip
+
+    return run
+
+
+def _cvxpy(instance: Any) -> float:
+    """Seconds of a vectorised cvxpy script for the same allocation, job by job."""
+    import cvxpy as cp
+
+    import optsched
+    from optsched.api import make_formulation
+
+    program = make_formulation("max-min-fairness").program(
+        make_formulation("max-min-fairness").classes(optsched.compile(instance).per_job())
+    )
+    C, spent = program.classes, []
+    for _ in range(3):
+        started = time.perf_counter()
+        x, t = cp.Variable(C.columns, nonneg=True), cp.Variable()
+        rows = [program.levels @ x >= t, C.member @ x <= 1, C.usage @ x <= C.capacity]
+        cp.Problem(cp.Maximize(t), rows).solve(solver="CLARABEL")
+        spent.append(time.perf_counter() - started)
+    return statistics.median(spent)
+
+
+def memory(jobs: int, kinds: int, count: int) -> list[tuple[int, float]]:
+    """Resident memory (MB) over many rounds of churn."""
+    churn, seen = Churn(jobs, kinds), []
+    for number in range(count + 1):
+        if number % (count // 10) == 0:
+            with open("/proc/self/statm") as file:
+                seen.append((number, int(file.read().split()[1]) * resource.getpagesize() / 2**20))
+        churn.replace()
+        churn.plan()
+    return seen
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--long", action="store_true", help="also 10,000 rounds, for the memory")
+    long = parser.parse_args().long
+    head = f"{'case':22} {'plan ms':>8} {'cold ms':>8} {'auto ms':>8} {'cvxpy ms':>9} {'/cold':>6} {'/cvxpy':>7}"
+    print(head + f" {'starts':>7} {'run':>6} {'MB':>6}")
+    for name, jobs, kinds in CASES:
+        found = measure("rounds", "rounds", repeat=3, jobs=jobs, kinds=kinds)
+        it = found.result
+        print(
+            f"{name:22} {1e3 * it['warm']:8.1f} {1e3 * it['cold']:8.1f} {1e3 * it['auto']:8.1f} "
+            f"{1e3 * it['cvxpy']:9.1f} {it['warm'] / it['cold']:6.2f} {it['warm'] / it['cvxpy']:7.3f} "
+            f"{it['moved']:7.0f} {it['running']:6d} {found.megabytes:6.0f}",
+            flush=True,
+        )
+    if long:
+        print("resident MB over 10,000 rounds of 500 distinct jobs:")
+        for number, size in memory(500, 0, 10_000):
+            print(f"  {number:6d} {size:8.1f}", flush=True)
+        print(f"  peak {peak_mb():.1f}")
+
+
+if __name__ == "__main__":
+    main()
