@@ -18,6 +18,10 @@ import optsched
 from optsched import errors, registry
 from optsched.cli.main import main
 from optsched.instance import documents
+from optsched.rounds.plan_document import PlanDocument
+from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.scheduler import Scheduler
+from optsched.rounds.state_document import RoundDocument
 from optsched.solution import Status, Termination
 from optsched.solution import document as solution_documents
 
@@ -242,6 +246,29 @@ def test_every_document_has_a_section() -> None:
         if isinstance(value, type) and issubclass(value, BaseModel) and value.__module__ == documents.__name__
     }
     assert set(INSTANCE_SECTIONS.values()) == models - parts
+
+
+def test_the_fields_of_a_policy() -> None:
+    rows = table(sections("docs/rounds.md")["Policy"])
+    assert {name: default for name, default, _ in rows} == {
+        f"`{name}`": "`[]`" if name == "constraints" else default_of(RoundPolicy, name)
+        for name in RoundPolicy.model_fields
+    }
+
+
+def test_the_fields_of_states_and_plans() -> None:
+    states, plans = re.findall(
+        r"(?:^\|.*\|\n)+", sections("docs/rounds.md")["State and plan as documents"], re.MULTILINE
+    )
+    for text, model in ((states, RoundDocument), (plans, PlanDocument)):
+        assert [name.strip("`") for name, _ in table(text)] == list(model.model_fields)
+
+
+def test_the_events_are_methods_of_a_scheduler() -> None:
+    cells = [name for name, _ in table(sections("docs/rounds.md")["Events"])]
+    told = {name for cell in cells for name in re.findall(r"`(\w+)\(", cell)} | {"observe_many"}
+    events = {name for name, owner in vars(Scheduler).items() if name[0] != "_" and callable(owner)}
+    assert told == events - {"close"} and "recover" in vars(Scheduler)
 
 
 @pytest.mark.parametrize("section", SOLUTION_SECTIONS)

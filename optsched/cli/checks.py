@@ -118,13 +118,22 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def check_entry_points() -> Iterator[Check]:
     """Whether everything in the catalogues can be loaded."""
-    from optsched.registry import GROUPS, load_constraint, load_formulation, load_model, load_solver, names
+    from optsched.registry import (
+        GROUPS,
+        load_constraint,
+        load_formulation,
+        load_model,
+        load_ranking,
+        load_solver,
+        names,
+    )
 
     load: dict[str, Any] = {
         "formulation": load_formulation,
         "constraint": load_constraint,
         "performance model": load_model,
         "solver": load_solver,
+        "ranking": load_ranking,
     }
     for what in GROUPS:
         try:

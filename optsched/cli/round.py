@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from optsched.cli import values
-from optsched.cli.options import OUTPUT, SOLVER, Json, check_inputs
+from optsched.cli.options import OUTPUT, PROBLEM, SOLVER, Json, ModelFile, check_inputs
 from optsched.cli.policy_options import PolicyOptions
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
@@ -45,10 +46,11 @@ def plan_round(
         str | None,
         typer.Option(
             metavar="TIME",
-            rich_help_panel="Problem",
+            rich_help_panel=PROBLEM,
             help="When the round begins: s on the state's clock, or +6m after the state's time.",
         ),
     ] = None,
+    model: ModelFile = None,
     require_optimal: Annotated[
         bool,
         typer.Option(
@@ -91,7 +93,8 @@ def plan_round(
     check_target(following)
     if following == "-" and (as_json or output == "-"):
         raise UsageError("the plan and the next state cannot both go to standard output")
-    check_inputs(state=state, policy=policy.policy_file)
+    check_inputs(state=state, policy=policy.policy_file, model=model)
+    from optsched.assembly import opened
     from optsched.registry import load_solver
     from optsched.rounds.opening import state_of
     from optsched.rounds.transitions import followed
@@ -101,6 +104,8 @@ def plan_round(
         process.load("highs")
         process.start()  # while the state is read
         given = state_of(state)
+        if model is not None:
+            given = replace(given, instance=opened(given.instance, model))
         begun = _at(given, policy.applied(given.policy), now)
         with progress(shell, "planning"):
             plan = _planned(begun, process)
@@ -138,8 +143,6 @@ def _planned(state: RoundState, process: SolverProcess) -> Plan:
 
 def _at(state: RoundState, policy: RoundPolicy, now: str | None) -> RoundState:
     """The state at the time of ``--now``, under a policy."""
-    from dataclasses import replace
-
     from optsched.rounds.transitions import advanced
 
     state = replace(state, policy=policy)

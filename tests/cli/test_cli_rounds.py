@@ -109,6 +109,14 @@ def test_a_policy_from_a_file_and_options_on_top(run: Any, write: Callable[..., 
     assert "round 1 of ranking fifo" in told.out and "status" not in told.out
 
 
+def test_another_performance_model(run: Any, write: Callable[..., Path]) -> None:
+    model = write({"format": "optsched-model/1", "model": "online", "of": {"model": "table"}}, "model.json")
+    state = run("round", "@quickstart", "--model", model, "--next", "-").json
+    assert state["instance"]["performance"]["model"] == "online"
+    bad = run("round", "@quickstart", "--model", write({"model": "online"}, "model.json"))
+    assert bad.code == 3 and 'model.json: format: found null, expected "optsched-model/1"' in bad.err
+
+
 def test_a_fallback_is_told_and_costs_the_proof(run: Any) -> None:
     given = ("round", "@quickstart", "-C", "minimum-service:fraction=0.99", "-C", "budget:limit=1")
     result = run(*given)

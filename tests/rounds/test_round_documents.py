@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,34 @@ def test_a_state_s_document_is_the_state(source: str, policy: dict[str, Any], ro
     assert again.to_document() == document
     assert plan_digest(optsched.solve_round(again)) == plan_digest(optsched.solve_round(state))
     jsonschema.Draft202012Validator(state_schema()).validate(document)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_document_is_exact_whatever_happens(seed: int) -> None:
+    """Jobs come, go, stop and are observed, nodes fail and are reserved: document and state plan the same."""
+    dice, coming = random.Random(seed), 0
+    policy = {"hysteresis": 0.2, "patience": 4}
+    with optsched.Scheduler("@packing", policy, clock=lambda: 0.0, isolate=False) as made:
+        start, nodes = made.state.now, list(made.instance.cluster.numbering.by_name)
+        templates = made.instance.to_document()["jobs"]
+        for number in range(12):
+            now = start + 360.0 * number
+            names = list(made.instance.jobs_table.names.written())
+            for name in dice.sample(names, min(2, len(names))):
+                dice.choice((made.complete, made.cancel, made.stopped))(name, now=now)
+            for _ in range(dice.randrange(4)):
+                made.submit({**dice.choice(templates), "id": f"new-{coming}", "arrival": now}, now=now)
+                coming += 1
+            for name in made.instance.jobs_table.names.written()[:2]:
+                made.observe(name, steps=dice.uniform(0, 3), now=now)
+            dice.choice((made.node_down, made.node_drain, made.node_up))(dice.choice(nodes), now=now)
+            made.reserve(f"r{number}", [dice.choice(nodes)], now + 300, now + 900, now=now)
+            made.resize({made.instance.cluster.pools[0].name: 4}, now=now) if number == 6 else None
+            document = json.loads(json.dumps(made.state.to_document(), allow_nan=False))
+            wanted = made.solve(now)
+            found = optsched.solve_round(RoundState.from_document(document))
+            assert plan_digest(found) == plan_digest(wanted), number
+            assert found.started_from == wanted.started_from
 
 
 def test_a_plan_s_document_keeps_its_schema() -> None:
