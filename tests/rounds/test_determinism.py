@@ -1,4 +1,4 @@
-"""The same events give the same plans, in any process, however its dictionaries are ordered and wherever solvers run."""
+"""The same events give the same plans in any process, however dictionaries are ordered and wherever solvers run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 PROGRAM = """
 import json, logging, sys
 logging.disable(logging.CRITICAL)
-from rounds.storm_world import Storm
-from rounds.test_storm import POLICIES
+from storm_world import Storm
+from test_storm import POLICIES
 from optsched.rounds.recording import plan_digest
 
 storm = Storm(7, POLICIES[sys.argv[1]], options={"isolate": sys.argv[2] == "apart"})
@@ -27,7 +27,7 @@ storm.scheduler.close()
 
 
 def told(policy: str, where: str, seed: int, rounds: int = 8) -> str:
-    paths = os.pathsep.join((str(Path(__file__).parents[2]), str(Path(__file__).parents[1])))
+    paths = os.pathsep.join((str(Path(__file__).parents[2]), str(Path(__file__).parent)))
     environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": paths}
     arguments = [sys.executable, "-c", PROGRAM, policy, where, str(rounds)]
     done = subprocess.run(arguments, capture_output=True, text=True, env=environment)
