@@ -147,12 +147,9 @@ class _Room:
     ) -> None:
         self._numbering, self._nodes = numbering, nodes
         self._place = {node: place for place, node in enumerate(nodes.tolist())}
-        self._spots = [
-            np.flatnonzero(~taken[int(numbering.start[node]) : int(numbering.start[node + 1])]).tolist()
-            for node in nodes.tolist()
-        ]
-        self._free = np.array([len(spots) for spots in self._spots], np.int64)
-        self._on: list[list[tuple[int, Movable]]] = [[] for _ in self._spots]
+        self._taken, self._spots = taken, dict[int, list[int]]()
+        self._free = _free(numbering.start, nodes, taken)
+        self._on: list[list[tuple[int, Movable]]] = [[] for _ in self._place]
         for number, item in movable:
             if item.node in self._place:
                 self._on[self._place[item.node]].append((number, item))
@@ -204,8 +201,15 @@ class _Room:
             targets.append(target)
         return targets
 
+    def _of(self, place: int) -> list[int]:
+        """Free GPUs of a node."""
+        if place not in self._spots:
+            start, node = self._numbering.start, int(self._nodes[place])
+            self._spots[place] = np.flatnonzero(~self._taken[int(start[node]) : int(start[node + 1])]).tolist()
+        return self._spots[place]
+
     def _take(self, place: int, gpus: int) -> tuple[str, ...]:
-        chosen = consecutive(self._spots[place], gpus)
+        chosen = consecutive(self._of(place), gpus)
         self._spots[place] = [gpu for gpu in self._spots[place] if gpu not in chosen]
         self._free[place] -= gpus
         name = self._numbering.node_name(int(self._nodes[place]))
@@ -213,5 +217,5 @@ class _Room:
 
     def _give(self, place: int, item: Movable) -> None:
         back = [int(gpu.rpartition("/")[2]) for gpu in item.gpus]
-        self._spots[place] = sorted(self._spots[place] + back)
+        self._spots[place] = sorted(self._of(place) + back)
         self._free[place] += len(back)

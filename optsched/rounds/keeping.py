@@ -33,8 +33,8 @@ class Keeping:
     def __init__(self, classes: Classes, standing: Standing, constraints: Sequence[Mapping[str, Any]]) -> None:
         instance = classes.instance
         cluster, numbering = instance.cluster, instance.cluster.numbering
-        self._classes, self._number = classes, numbering.by_name
-        self._load = {numbering.gpu_name(gpu): float(standing.load[gpu]) for gpu in np.unique(standing.gpu).tolist()}
+        self._classes, self._numbering = classes, numbering
+        self._load = standing.load.copy()
         own = [np.concatenate([getattr(pool, PER_NODE[name]) for pool in cluster.pools]) for name in OWN]
         self._own = np.where(np.isnan(own), np.inf, own).T * FULL
         np.subtract.at(self._own, standing.node, standing.need[standing.owner])
@@ -64,20 +64,20 @@ class Keeping:
         need, group_need = needs_per_gpu(C, column)
         held = {}
         for place, row in enumerate(going.tolist()):
-            spread = Counter(self._number[gpu.rpartition("/")[0]] for gpu in gpus[place])
+            mine = self._numbering.numbers(gpus[place])
+            spread = Counter(self._numbering.node_of(mine).tolist())
             nodes, count = list(spread), np.array(list(spread.values()), np.float64)[:, None]
             own, groups = count * need[place], (self._member[:, nodes] @ count).ravel() * group_need[place]
             jobs = {int(rows.job[row]), int(rows.partner[row])}
             apart = [number for number, among in enumerate(self._apart) if among & jobs]
             if (
-                any(self._load.get(gpu, 0.0) + share[place] > FULL for gpu in gpus[place])
+                (self._load[mine] + share[place] > FULL).any()
                 or ((own > 0) & (own > self._own[nodes])).any()
                 or ((groups > 0) & (groups > self._groups)).any()
                 or any(self._nodes[number].intersection(nodes) for number in apart)
             ):
                 continue
-            for gpu in gpus[place]:
-                self._load[gpu] = self._load.get(gpu, 0.0) + share[place]
+            self._load[mine] += share[place]
             self._own[nodes] -= own
             self._groups -= groups
             for number in apart:

@@ -208,7 +208,7 @@ class Seating:
         """GPUs of rows that find room once others move, and of those that move for them."""
         rows, C = claims.rows, self.classes
         firm = self.must[rows.job[going]] | _at(self.must, rows.partner[going])
-        free = going[~firm]
+        free = going[~firm & np.isin(C.pool[rows.column[going]], C.pool[rows.column[scattered]])]
         needs, group_needs = needs_per_gpu(C, rows.column[free])
         whole = C.configurations.share[C.configuration[rows.column[free]]] == 1.0
         free = free[whole & ~needs.any(axis=1) & ~group_needs.any(axis=1)]
@@ -229,6 +229,8 @@ class Seating:
         """GPUs of the rows that can go on where they are, beside those before them in the order."""
         running, rows, C = self.instance.jobs_table.running, claims.rows, claims.classes
         going = ranked[claims.continues[ranked] & (C.gpus[rows.column[ranked]] > 0)]
+        if not len(going):
+            return {}
         gpus = [running[job][1] for job in rows.job[going].tolist()]
         if len(self.fixed) or not self.seats.stays.all():
             return Keeping(C, self._seated(), self.constraints).keep(rows, going, gpus)
