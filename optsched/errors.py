@@ -73,6 +73,12 @@ class JournalDamaged(JournalError):
         super().__init__(f"journal {journal} is damaged: {where}: found {found}, expected {expected}")
 
 
+class ReplayDiffers(JournalError):
+    """A round of a journal, planned again, has another plan: by another version of optsched or of a solver."""
+
+    exit_code = 6
+
+
 class VerificationFailed(OptschedError):
     """A certificate does not hold, or a solution file does not agree with its instance."""
 

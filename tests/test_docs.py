@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from optsched.instance import documents
 from optsched.rounds.plan_document import PlanDocument
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.scheduler import Scheduler
+from optsched.rounds.service import Service
 from optsched.rounds.state_document import RoundDocument
 from optsched.solution import Status, Termination
 from optsched.solution import document as solution_documents
@@ -262,6 +264,7 @@ def test_the_fields_of_states_and_plans() -> None:
     )
     for text, model in ((states, RoundDocument), (plans, PlanDocument)):
         assert [name.strip("`") for name, _ in table(text)] == list(model.model_fields)
+    assert [field.name for field in fields(Service) if f"`{field.name}`" not in states] == []
 
 
 def test_the_events_are_methods_of_a_scheduler() -> None:

@@ -59,8 +59,8 @@ def replay(
 
     The journal is only read, and may be in use. Rounds before the oldest snapshot that was kept are gone.
 
-    Exit codes: 0 the plan is the same, 2 no such journal or round, or the plan is another one here, 3 the journal is
-    damaged.
+    Exit codes: 0 the plan is the same, 2 no such journal or round, 3 the journal is damaged, 6 the plan is another one
+    here, as with another version of a solver.
     """
     number = values.whole(round, "--round")
     if listing:
@@ -117,7 +117,7 @@ def _list(shell: Shell, journal: str, as_json: bool) -> int:
 
 
 def _view(journal: str, rounds: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
-    from optsched.cli.tables import count, heading, number, percent, seconds, table
+    from optsched.cli.tables import count, heading, number, seconds, table
     from optsched.cli.tables import name as named
 
     fell = sum(record["fallback"] is not None for record in rounds)
@@ -132,9 +132,9 @@ def _view(journal: str, rounds: Sequence[Mapping[str, Any]]) -> Iterator[Rendera
         rows.append([
             f"{record['round']:,}", number(record["now"]), f"{jobs['start']:,}", f"{jobs['keep']:,}",
             f"{jobs['move']:,}", f"{jobs['preempt']:,}", f"{jobs['hold']:,}",
-            percent(record["gpus_in_use"] / gpus) if gpus else "-", "-" if spent is None else seconds(spent),
+            f"{record['gpus_in_use'] / gpus:.0%}" if gpus else "-", "-" if spent is None else seconds(spent),
             "fallback" if record["fallback"] is not None else record["status"] or "ranked",
         ])  # fmt: skip
-    columns = ("round", "clock, s", "start", "run on", "move", "stop", "wait", "GPUs", "time", "status")
+    columns = ("round", "clock", "start", "keep", "move", "stop", "wait", "GPUs", "time", "status")
     if rows:
         yield table(*columns, rows=rows, left=0)

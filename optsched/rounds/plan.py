@@ -40,6 +40,15 @@ class Decision:
     gpus: tuple[str, ...]
     reason: str
 
+    @property
+    def nodes(self) -> dict[str, list[int]]:
+        """Indices of its GPUs by node."""
+        found: dict[str, list[int]] = {}
+        for gpu in self.gpus:
+            node, _, index = gpu.rpartition("/")
+            found.setdefault(node, []).append(int(index))
+        return found
+
 
 @dataclass(frozen=True)
 class Action:

@@ -172,15 +172,6 @@ def metrics(plan: Plan) -> dict[str, Any]:
     }
 
 
-def by_node(gpus: tuple[str, ...]) -> dict[str, list[int]]:
-    """Indices of GPUs by their node."""
-    found: dict[str, list[int]] = {}
-    for gpu in gpus:
-        node, _, index = gpu.rpartition("/")
-        found.setdefault(node, []).append(int(index))
-    return found
-
-
 def _seated(plan: Plan, items: tuple[Decision, ...]) -> list[dict[str, Any]]:
     names = plan.instance.jobs_table.names
     row = {names[job]: job for job in plan.running}
@@ -190,7 +181,7 @@ def _seated(plan: Plan, items: tuple[Decision, ...]) -> list[dict[str, Any]]:
         speed = 0.0 if job is None else float(plan.speed[job])
         since = None if job is None else plan.running[job][2]
         told: dict[str, Any] = {"job": item.job, "pool": item.pool, "gpus": list(item.gpus)}
-        told |= {"nodes": by_node(item.gpus), "since": since, "throughput": speed if speed > 0 else None}
+        told |= {"nodes": item.nodes, "since": since, "throughput": speed if speed > 0 else None}
         rows.append(told | ({"reason": item.reason} if item.reason else {}))
     return rows
 

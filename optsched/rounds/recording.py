@@ -81,7 +81,7 @@ def state_parts(
         "format": STATE,
         "round": state.number,
         "now": state.now,
-        "policy": state.policy.model_dump(exclude_unset=True),
+        "policy": state.policy.model_dump(mode="json", exclude_unset=True),
         "reservations": [asdict(item) | {"nodes": list(item.nodes)} for item in state.reservations],
         "metrics": counted.document(),
     }

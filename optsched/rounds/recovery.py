@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from optsched.errors import InvalidInput, JournalError, UsageError
+from optsched.errors import InvalidInput, JournalError, ReplayDiffers, UsageError
 from optsched.rounds.digest import plan_digest
 from optsched.rounds.events import read_event
 from optsched.rounds.journal import Entry, Snapshot, read_from, read_latest
@@ -32,7 +32,7 @@ def recover(journal: str | Path) -> tuple[Living, Metrics]:
     Raises
     ------
     JournalError
-        There is no journal, it is damaged, or its plans cannot be made again.
+        There is no journal, it is damaged, or its plans cannot be made again (`ReplayDiffers`).
     """
     snapshot, entries = read_latest(journal)
     living, metrics = _begun(journal, snapshot)
@@ -51,7 +51,7 @@ def replay(journal: str | Path, number: int | None = None) -> Replayed:
     UsageError
         The journal has no such round, or not any more.
     JournalError
-        There is no journal, it is damaged, or the plan cannot be made again.
+        There is no journal, it is damaged, or the plan cannot be made again (`ReplayDiffers`).
     """
     if number is None:
         number = last_round(journal)
@@ -93,7 +93,7 @@ def _replayed(journal: str | Path, living: Living, metrics: Metrics, entries: It
             raise JournalError(f"journal {journal}: record {n} cannot happen again: {error}") from None
         found = plan_digest(plan)
         if found != record["digest"]:
-            raise JournalError(
+            raise ReplayDiffers(
                 f"journal {journal}: round {record['round']} planned again is another plan (digest {found}, expected "
                 f"{record['digest']}): it was made by another version of optsched or of a solver"
             )

@@ -237,6 +237,13 @@ def test_what_replay_refuses(run: Any, journal: Path, given: list[str], message:
     assert message in result.err
 
 
+def test_a_plan_that_is_another_one_here(run: Any, journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optsched.rounds.recovery.plan_digest", lambda plan: "0123")
+    result = run("replay", journal, "--round", 4)
+    assert (result.code, result.out) == (6, "")
+    assert "round 3 planned again is another plan (digest 0123, expected " in result.err
+
+
 @pytest.mark.parametrize("command", [["replay"], ["replay", "--list"], ["top"], ["top", "--prometheus"]])
 def test_journals_that_are_none(run: Any, tmp_path: Path, command: list[str]) -> None:
     def tried(path: Path) -> Any:
@@ -292,6 +299,27 @@ def test_top_fits_a_small_terminal(run: Any, journal: Path) -> None:
     assert "25 submitted, 2 complete, 0 cancelled" in result.out
     assert run("top", journal, "--once").out.splitlines()[2:] == lines[2:]
     assert run("top", journal, "-q").out == ""
+
+
+def test_a_scheduler_in_trouble(run: Any, tmp_path: Path) -> None:
+    """Fallbacks are told with their reason, and long names and many pools leave the view on its screen."""
+    path = tmp_path / f"{'long-' * 12}.journal"
+    pools = [{"name": f"pool-{row}-{'x' * 40}", "nodes": 1, "gpus_per_node": 1} for row in range(9)]
+    jobs = [{"id": f"{'job' * 30}-{row}", "steps": 1e6, "throughput": {pools[0]["name"]: 1.0}} for row in range(9)]
+    instance = optsched.Instance.from_document(DAY | {"cluster": {"pools": pools}, "jobs": jobs})
+    policy = {"constraints": [{"kind": "minimum-service", "fraction": 0.9}]}
+    with optsched.Scheduler(instance, policy, journal=path, clock=lambda: 0.0, isolate=False) as scheduler:
+        for number in range(30):
+            scheduler.update(jobs[0]["id"], weight=float(number + 1), now=number * ROUND)
+        for number in range(2):
+            scheduler.solve(number * ROUND)
+    result = run("top", path, columns=80)
+    lines = result.out.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert "fallbacks  2 of 2 rounds; round 1: max-min-fairness is infeasible: " in result.out
+    assert "\n... and 3 more pools (--json)\n" in result.out
+    listing = run("replay", path, "--list", columns=80).out
+    assert "2 fallbacks among them" in listing and listing.count("fallback\n") == 2
 
 
 def test_top_in_ascii(journal: Path) -> None:
