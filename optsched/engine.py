@@ -29,13 +29,13 @@ from optsched.solution.certificate import (
     gap_of,
     noise_of,
     proved_by_nothing,
-    row_sizes,
+    without_noise,
 )
 from optsched.solution.solution import SolverRecord, Status
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Capability, Limits, Session, Solver
 from optsched.solvers.scaling import ScaledSession, Scaling
-from optsched.warm_start import WarmStart
+from optsched.warm_start import Bases
 
 T = TypeVar("T")
 
@@ -70,15 +70,9 @@ class Engine:
     start: FloatArray | None = None
     """Point to start from: totals of the class columns, or all columns of a linear program."""
     start_used: bool = False
-    warm: WarmStart | None = None
-    """The basis of a program before this one, from which the first run starts."""
-    keep_basis: bool = False
-    """Whether the basis of the first run is kept in ``ended``, and `auto` prefers solvers that have one."""
-    ended: WarmStart | None = None
-    warm_words: str = ""
-    """How the first run started."""
+    bases: Bases = field(default_factory=Bases)
+    """The basis that the first run starts from, and the one that it ends in."""
     _end: float | None = None
-    _first: tuple[Session, Classes] | None = None
 
     def __post_init__(self) -> None:
         if self.limits.time is not None:
@@ -87,7 +81,7 @@ class Engine:
     def choose(self, *, rows: int, integer: bool, conic: bool) -> type[Solver]:
         """The solver asked for, checked, or the one that `auto` picks (`optsched.choice`)."""
         start = self.start is not None
-        warm, basis = self.warm is not None, self.keep_basis
+        warm, basis = self.bases.warm is not None, self.bases.keep
         name, reason = self._asked or pick(
             rows=rows, integer=integer, conic=conic, start=start, warm=warm, keep_basis=basis
         )
@@ -138,30 +132,14 @@ class Engine:
         if start is not None and Capability.START in chosen.capabilities:
             session.set_start(start)
             self.start_used = True
-        elif classes is not None and not arrays.is_integer and (self.warm is not None or self.keep_basis):
-            self._start_warm(session, chosen, classes)
+        elif classes is not None and not arrays.is_integer:
+            self.bases.begin(session, chosen, classes)
         return session
-
-    def _start_warm(self, session: Session, chosen: type[Solver], classes: Classes) -> None:
-        """Give the first session the basis that the engine was given, and remember to keep the one it ends in."""
-        if Capability.BASIS not in chosen.capabilities:
-            self.warm_words = f"cold: solver {chosen.name} has no basis"
-            return
-        if self.warm is None:
-            self.warm_words = "cold: there is no basis yet"
-        elif not self.warm_words:
-            basis, self.warm_words = self.warm.basis(classes, session.arrays)
-            session.set_start(basis)
-        self._first = (session, classes)
 
     def run(self, session: Session) -> Values:
         """Run a session within what is left of the budget."""
         values = self.record(session.run(self.limits_left()))
-        if self._first is not None and self._first[0] is session:
-            basis = session.basis() if self.keep_basis else None
-            if basis is not None and values.termination is Termination.OPTIMAL:
-                self.ended = WarmStart.of(self._first[1], session.arrays, basis)
-            self._first = None
+        self.bases.end(session, values)
         return values
 
     def limits_left(self) -> Limits:
@@ -267,7 +245,7 @@ class Engine:
             return self.nothing_found(values)  # some job has nothing yet: such a point is worth nothing
         linear = cones.linear.duals(values.y, cones.maximise)
         arrays = program.tangent(x).arrays
-        y = _without_noise(program.tangent_duals(linear, values.y[len(cones.linear.source) :]), arrays)
+        y = without_noise(program.tangent_duals(linear, values.y[len(cones.linear.source) :]), arrays)
         dual = program.tangent(x, y).arrays
         return self.certified(arrays, values, x, program.complete(x), program.value(x), y, dual, program=program)
 
@@ -334,7 +312,7 @@ class Engine:
         y = (
             None
             if y is None or y.shape != arrays.row_upper.shape or not np.isfinite(y).all()
-            else _without_noise(y, arrays)
+            else without_noise(y, arrays)
         )
         dual = arrays if dual is None else dual
         bound = None if y is None else dual_bound(dual, y)
@@ -419,9 +397,3 @@ class Engine:
             replace(values, termination=Termination.INFEASIBLE), None, None, None, "none", certificate,
             Status.INFEASIBLE, self.chosen, conflicts=conflicts,
         )  # fmt: skip
-
-
-def _without_noise(y: FloatArray, arrays: LinearArrays) -> FloatArray:
-    """Duals whose rows weigh less than 1e-12 of the heaviest are rounding; the bound is made without them."""
-    weight = np.abs(y) * row_sizes(arrays)
-    return np.where(weight < 1e-12 * weight.max(initial=0.0), 0.0, y)

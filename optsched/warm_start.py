@@ -14,7 +14,8 @@ import numpy as np
 from optsched.arrays import AnyArray, IntArray, group_rows
 from optsched.candidates import Classes
 from optsched.program import LinearArrays
-from optsched.solution.values import BASIC, LOWER, Basis
+from optsched.solution.values import BASIC, LOWER, Basis, Termination, Values
+from optsched.solvers import Capability, Session, Solver
 
 OF_CLASSES = ("time", "levels")
 """Blocks with a row for each class."""
@@ -91,6 +92,51 @@ class WarmStart:
         placed = np.flatnonzero(classes.of_job >= 0)
         np.maximum.at(was, classes.of_job[placed], self.of_job[placed])
         return was
+
+
+@dataclass
+class Bases:
+    """Where the first run of an engine starts, and where it ends.
+
+    Attributes
+    ----------
+    warm : WarmStart, optional
+        The basis of a program before this one, from which the first run starts.
+    keep : bool
+        Whether the basis of the first run is kept in ``ended``, and `auto` prefers solvers that have one.
+    ended : WarmStart, optional
+    words : str
+        How the first run started.
+    """
+
+    warm: WarmStart | None = None
+    keep: bool = False
+    ended: WarmStart | None = None
+    words: str = ""
+    _first: tuple[Session, Classes] | None = None
+
+    def begin(self, session: Session, solver: type[Solver], classes: Classes) -> None:
+        """Give the first session the basis, mapped to its program."""
+        if self.warm is None and not self.keep:
+            return
+        if Capability.BASIS not in solver.capabilities:
+            self.words = f"cold: solver {solver.name} has no basis"
+            return
+        if self.warm is None:
+            self.words = "cold: there is no basis yet"
+        elif not self.words:
+            basis, self.words = self.warm.basis(classes, session.arrays)
+            session.set_start(basis)
+        self._first = (session, classes)
+
+    def end(self, session: Session, values: Values) -> None:
+        """Keep the basis in which the first run of a session ended."""
+        if self._first is None or self._first[0] is not session:
+            return
+        basis = session.basis() if self.keep else None
+        if basis is not None and values.termination is Termination.OPTIMAL:
+            self.ended = WarmStart.of(self._first[1], session.arrays, basis)
+        self._first = None
 
 
 def configuration_labels(classes: Classes) -> IntArray:

@@ -176,7 +176,7 @@ def allocate(
     compiled = time.perf_counter() - started
     limits = Limits(policy.time_limit, policy.work_limit, policy.gap, threads=policy.threads, seed=policy.seed)
     engine = Engine(load, policy.solver, limits)
-    engine.warm, engine.keep_basis = state.warm, True
+    engine.bases.warm, engine.bases.keep = state.warm, True
     if recorded is None:
         solution, why = _solved(formulation, candidates, engine)
     else:
@@ -186,7 +186,7 @@ def allocate(
     if allocation is not None and solution is not None and solution.reproducible:
         return Answer(
             allocation.classes, allocation.rows, formulation.constraints, formulation.leaves_idle, solution, None,
-            engine.ended, engine.warm_words, timings,
+            engine.bases.ended, engine.bases.words, timings,
         )  # fmt: skip
     classes = formulation.classes(candidates)
     if allocation is not None:  # as it is recorded, so that planning again from the record gives the same plan
@@ -195,13 +195,13 @@ def allocate(
         rows = repaired(recorded.key, recorded.fraction, classes)
         return Answer(
             classes, rows, formulation.constraints, formulation.leaves_idle, solution, None,
-            None, engine.warm_words, timings, recorded=recorded,
+            None, engine.bases.words, timings, recorded=recorded,
         )  # fmt: skip
     claimed = np.flatnonzero(state.ledger.fraction > 0)
     rows = repaired(state.ledger.key[claimed], state.ledger.fraction[claimed], classes)
     return Answer(
         classes, rows, formulation.constraints, formulation.leaves_idle, None, why,
-        state.warm, engine.warm_words, timings,
+        state.warm, engine.bases.words, timings,
     )  # fmt: skip
 
 

@@ -96,6 +96,12 @@ def row_sizes(arrays: LinearArrays) -> FloatArray:
     return np.asarray(np.maximum(np.maximum(*sides), arrays.largest_in_rows(unit)))
 
 
+def without_noise(y: FloatArray, arrays: LinearArrays) -> FloatArray:
+    """Duals whose rows weigh less than 1e-12 of the heaviest are rounding; the bound is made without them."""
+    weight = np.abs(y) * row_sizes(arrays)
+    return np.where(weight < 1e-12 * weight.max(initial=0.0), 0.0, y)
+
+
 def noise_of(arrays: LinearArrays) -> float:
     """Objective values below this are rounding: 1e-13 of the largest term that the objective can have."""
     reach = np.maximum(np.abs(arrays.implied_lower), np.abs(arrays.implied_upper))

@@ -34,7 +34,7 @@ def instance_of(table: dict[str, np.ndarray], ids: list[str], gpus: int = 4) -> 
 
 def solved(instance: Instance, name: str, warm: WarmStart | None = None) -> tuple[Solution, Engine]:
     engine = Engine(load_solver, "highs")
-    engine.warm, engine.keep_basis = warm, True
+    engine.bases.warm, engine.bases.keep = warm, True
     solution = make_formulation(name).solve(optsched.compile(instance), engine)
     assert solution.ok
     return solution, engine
@@ -47,9 +47,9 @@ NAMES = ["max-min-fairness", "max-throughput", "makespan", "water-filling", "fin
 def test_an_unchanged_program_takes_no_iterations(name: str) -> None:
     instance = instance_of(arrays(0), [f"j{i}" for i in range(30)])
     cold, engine = solved(instance, name)
-    warm, again = solved(instance, name, engine.ended)
+    warm, again = solved(instance, name, engine.bases.ended)
     assert again.iterations == 0
-    assert again.warm_words.startswith("basis mapped: 90 of 90")
+    assert again.bases.words.startswith("basis mapped: 90 of 90")
     assert warm.objective == pytest.approx(cold.objective, rel=1e-12)
 
 
@@ -66,10 +66,10 @@ def test_the_optimum_is_the_same_warm_and_cold_whoever_comes_and_goes(name: str,
     table = {key: np.concatenate([table[key][stay], new[key][:added]]) for key in table}
     ids = [ids[i] for i in stay.tolist()] + [f"n{i}" for i in range(added)]
     instance = instance_of(table, ids, gpus=int(rng.integers(2, 6)))
-    assert engine.ended is not None
-    warm, again = solved(instance, name, engine.ended.revised(stay.astype(np.int64), added))
+    assert engine.bases.ended is not None
+    warm, again = solved(instance, name, engine.bases.ended.revised(stay.astype(np.int64), added))
     cold, _ = solved(instance, name)
-    assert again.warm_words.startswith("basis mapped")
+    assert again.bases.words.startswith("basis mapped")
     assert warm.objective == pytest.approx(cold.objective, rel=1e-9)
 
 
@@ -82,18 +82,18 @@ def test_a_mapped_basis_is_never_short_of_basic_variables() -> None:
         formulation = make_formulation("max-min-fairness")
         classes = formulation.classes(optsched.compile(instance_of(table, [f"j{i}" for i in stay.tolist()])))
         lowered = formulation.program(classes).to_linear().arrays  # type: ignore[union-attr]
-        assert engine.ended is not None
-        basis, _ = engine.ended.revised(stay, 0).basis(classes, lowered)
+        assert engine.bases.ended is not None
+        basis, _ = engine.bases.ended.revised(stay, 0).basis(classes, lowered)
         assert (basis.columns == BASIC).sum() + (basis.rows == BASIC).sum() >= len(basis.rows)
 
 
 def test_a_solver_without_a_basis_starts_cold_and_says_so() -> None:
     engine = Engine(load_solver, "clarabel")
-    engine.keep_basis = True
+    engine.bases.keep = True
     instance = instance_of(arrays(0), [f"j{i}" for i in range(30)])
     make_formulation("max-min-fairness").solve(optsched.compile(instance), engine)
-    assert engine.warm_words == "cold: solver clarabel has no basis"
-    assert engine.ended is None
+    assert engine.bases.words == "cold: solver clarabel has no basis"
+    assert engine.bases.ended is None
 
 
 def test_rows_are_found_by_all_their_fields() -> None:
