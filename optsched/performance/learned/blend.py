@@ -17,7 +17,7 @@ from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 
-USUAL = ({"model": "boosted"}, {"model": "boosted", "of": {"model": "shared-link"}})
+USUAL = ({"model": "boosted"}, {"model": "boosted", "of": {"model": "shared-link", "anchored": True}})
 """What is blended unless something else is asked for: trees, and trees on what a law of links leaves."""
 LEAST_LOG_SD = 0.02
 """No model is trusted more than this when they are weighed."""
