@@ -182,6 +182,15 @@ def test_a_pair_that_is_slowed_down_is_told_from_one_that_sends_more() -> None:
     assert np.abs(np.log(model.times(wanted.ways).seconds / wanted.seconds)).max() < 0.08
 
 
+def test_without_what_is_its_own_a_pair_is_as_its_links_say() -> None:
+    profiles = planted(ALL, noise=0.3)
+    model, plain = SharedLink.fit(profiles, STATED), SharedLink.fit(profiles, {**STATED, "own": False})
+    assert plain.given.gpus == model.given.gpus and plain.given.g == model.given.g
+    told = [each for by_gpu in plain.given.compute.values() for each in by_gpu.values()]
+    assert {(each.inside, each.across, each.slowdown) for each in told} == {(1.0, 1.0, (0.0, 0.0))}
+    assert model.given.compute["bert"]["t4"].inside != 1.0
+
+
 def test_where_a_pair_was_never_measured_it_is_neither_slowed_down_nor_apart() -> None:
     model = SharedLink.fit(join(planted(ALL[:2]), planted([("ncf", "t4")], [(1, 1), (2, 1)])), STATED)
     compute = model.given.compute["ncf"]["t4"]

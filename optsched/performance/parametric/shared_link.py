@@ -71,7 +71,8 @@ class SharedLink(TimeModel):
     weak hint: embeddings send few of theirs), ``links`` (GPU type -> ``inside``, ``across`` -> ``bandwidth`` in bytes/s
     and ``latency`` in s, known), ``prior`` (a document of this model: its links, gradients and overlap are what the
     measurements, perhaps few, start from), ``anchored`` (T_1 goes through what was measured, in logs straight between
-    two m, instead of a line alone: exact where m was measured on one GPU, and two to three times as slow to tell).
+    two m, instead of a line alone: exact where m was measured on one GPU, and two to three times as slow to tell),
+    ``own`` (whether pairs have an f and a c; without, all is as the links say).
 
     The source is `PRIOR` over links that were never measured. log_sd is that of the log residuals of the pair on the
     level by their degrees of freedom (`optsched.performance.parametric.uncertainty`), else stated: 0.25 where the link
@@ -226,7 +227,8 @@ def _fit(profiles: Profiles, chosen: SharedLinkOptions) -> SharedLinkDocument:
     one_gpu = (table[0][cell] + table[1][cell] * ways.samples) * bends.factor(cell, ways.samples)
     rows = rows_of(profiles, cell, one_gpu, base[cell], ways.workload_among(cells.workloads), ways.gpu_among(gpu_rows))
     z = fit_links(rows, parameters, prior)
-    own = fit_own(z, parameters, rows, 2 * len(cells))
+    blocks = 2 * len(cells)
+    own = fit_own(z, parameters, rows, blocks) if chosen.own else (np.ones(blocks), np.zeros(blocks))
     kept = measured if chosen.anchored else [None] * len(cells)
     return _document(z, own, parameters, profiles, cells, cell, table, base, kept, gpu_rows, earlier)
 

@@ -81,3 +81,4 @@ class SharedLinkOptions(Document):
     links: dict[Name, StatedLinks] = Field(default_factory=dict)
     prior: PlainObject | None = None
     anchored: bool = False
+    own: bool = True
