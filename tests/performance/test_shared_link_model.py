@@ -200,16 +200,14 @@ def test_where_a_pair_was_never_measured_it_is_neither_slowed_down_nor_apart() -
 
 
 def test_what_all_share_is_not_decided_by_the_pair_that_was_measured_most() -> None:
-    """Bytes are stated; the link of a pair that was measured 40 times as often is twice as slow as that of two."""
-    names = ("bert", "yolo", "ncf")
-    stated = {"gradient_bytes": {name: DOCUMENT["gradient_bytes"][name] for name in names}}
-    slow = grid(lambda k, n, m: scalar("yolo", "t4", k, n, m) * 1.6, SHAPES[1:4], np.linspace(4, 64, 160).tolist(),
-                names=("yolo", "t4"))  # fmt: skip
+    """Bytes are stated; a pair that was measured ten times as often as two others seems to have a slower link."""
+    stated = {"gradient_bytes": dict(DOCUMENT["gradient_bytes"])}
+    odd = grid(lambda k, n, m: 1.6 * scalar("yolo", "t4", k, n, m), SHAPES[1:4], np.linspace(4, 64, 40).tolist(),
+               names=("yolo", "t4"))  # fmt: skip
     alone = planted([("yolo", "t4")], [(1, 1)])
-    few = planted([("bert", "t4"), ("ncf", "t4")], SHAPES[:4])
-    bandwidth = SharedLink.fit(join(few, alone, slow), stated).given.gpus["t4"].inside.bandwidth
-    only = SharedLink.fit(join(alone, slow), {"gradient_bytes": {"yolo": 2.5e8}}).given.gpus["t4"].inside.bandwidth
-    assert bandwidth > 1.15 * only
+    others = planted([("bert", "t4"), ("ncf", "t4")], SHAPES[:4])
+    bandwidth = SharedLink.fit(join(others, alone, odd), stated).given.gpus["t4"].inside.bandwidth
+    assert bandwidth == pytest.approx(5e9, rel=0.2)  # 1.3e9 with all its measurements
 
 
 def test_anchored_times_go_through_what_was_measured_on_one_gpu() -> None:

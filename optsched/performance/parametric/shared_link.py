@@ -71,7 +71,7 @@ class SharedLink(TimeModel):
     weak hint: embeddings send few of theirs), ``links`` (GPU type -> ``inside``, ``across`` -> ``bandwidth`` in bytes/s
     and ``latency`` in s, known), ``prior`` (a document of this model: its links, gradients and overlap are what the
     measurements, perhaps few, start from), ``anchored`` (T_1 goes through what was measured, in logs straight between
-    two m, instead of a line alone: exact where m was measured on one GPU, and two to three times as slow to tell),
+    two m, instead of a line alone: exact where m was measured on one GPU, and told in about four times the time),
     ``own`` (whether pairs have an f and a c; without, all is as the links say).
 
     The source is `PRIOR` over links that were never measured. log_sd is that of the log residuals of the pair on the
