@@ -5,9 +5,10 @@ Each row: task, bar (the best figure known for the task, whatever the method), o
 
 What was chosen with these data in view: of `shared-link`, how much a pair counts that was measured often and whether a
 GPU type has a slowdown (by leaving out pairs within the training pairs of "type with a 1-GPU profile": such a nested
-choice gives 20.0 to 20.3 (11.4 to 11.7) % there), and the widths of the priors of what is a pair's own and of alpha (on
-steps of at most 4 GPUs, larger k from smaller). Everything on Gavel's and ElasticFlow's tables, and all figures of
-`pollux`, `usl`, `amdahl` and `interpolation`, come from fits whose constants were not changed after looking.
+choice gave 20.0 to 20.3 (11.4 to 11.7) % there), the width of the prior of what is a pair's own (on steps of at most 4
+GPUs, larger k from smaller), and that of alpha (on both, of which the second is judged here). No choice was made on
+Gavel's and ElasticFlow's tables, and the constants of `pollux`, `usl`, `amdahl` and `interpolation` were not changed
+after looking.
 """
 
 from __future__ import annotations
