@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sia import load
+from sia import few_shot, few_shot_middle, load
+from sia import pairs as groups
 
 from optsched.performance.learned.blend import Blend
 from optsched.performance.learned.boosted import Boosted
@@ -36,10 +37,6 @@ class Row:
     median: float
 
 
-def groups(profiles: Profiles) -> np.ndarray:
-    return profiles.ways.workload * len(profiles.ways.gpu_types) + profiles.ways.gpu
-
-
 def at_random(share: float) -> Callable[[Profiles, int], np.ndarray]:
     return lambda profiles, seed: np.random.default_rng(seed).random(len(profiles)) < share
 
@@ -49,23 +46,11 @@ def few_gpus(profiles: Profiles, seed: int) -> np.ndarray:
     return profiles.ways.gpus <= 4
 
 
-def few_shot(profiles: Profiles, seed: int) -> np.ndarray:
-    """One GPU, one spread on a node and one over nodes, drawn for each group, with all batches."""
-    random, seen, ways = np.random.default_rng(seed), profiles.ways.gpus == 1, profiles.ways
-    for group in np.unique(groups(profiles)):
-        own = groups(profiles) == group
-        for spread in (own & (ways.nodes == 1) & (ways.gpus > 1), own & (ways.nodes > 1)):
-            choices = np.unique(np.column_stack((ways.gpus, ways.nodes))[spread], axis=0)
-            if len(choices):
-                k, n = choices[random.integers(len(choices))]
-                seen |= own & (ways.gpus == k) & (ways.nodes == n)
-    return seen
-
-
 TASKS: Mapping[str, tuple[float, int, Callable[[Profiles, int], np.ndarray]]] = {
     "random 50 %": (4.7, SEEDS, at_random(0.5)),
     "random 10 %": (7.1, SEEDS, at_random(0.1)),
-    "few-shot": (12.9, SEEDS, few_shot),
+    "few-shot, placements drawn": (12.9, SEEDS, few_shot),
+    "few-shot, middle placements": (12.9, 2, few_shot_middle),
     "k <= 4, then k > 4": (16.2, 1, few_gpus),
 }
 
@@ -73,7 +58,7 @@ TASKS: Mapping[str, tuple[float, int, Callable[[Profiles, int], np.ndarray]]] = 
 MODELS: Mapping[str, tuple[type[TimeModel], Mapping[str, Any]]] = {
     "boosted alone": (Boosted, {}),
     "on pollux": (Boosted, {"of": {"model": "pollux"}}),
-    "on shared-link": (Boosted, {"of": {"model": "shared-link"}}),
+    "on shared-link": (Boosted, {"of": {"model": "shared-link", "anchored": True}}),
     "blend": (Blend, {}),
 }
 

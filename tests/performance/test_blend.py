@@ -59,6 +59,21 @@ def test_models_are_weighed_by_how_sure_they_are() -> None:
     assert np.isnan(unknown.seconds[0]) and unknown.seconds[1] == pytest.approx(8.0)
 
 
+def test_a_model_that_is_far_from_the_others_counts_little_however_sure_it_is() -> None:
+    models = [Says(1.0, 0.1, Source.LEARNED), Says(1.2, 0.1, Source.PARAMETRIC), Says(9.0, 0.02, Source.LEARNED)]
+    ways = Profiles.of(workload=["a"], gpu=["g"], gpus=[1], samples=[5.0], seconds=[1.0]).ways
+    said = Blend(models).times(ways)
+    logs, sure = np.log([1.0, 1.2, 9.0]), np.array([1e2, 1e2, 2.5e3])
+    weight = sure / (1 + ((logs - logs[1]) / 0.1) ** 2)
+    mean = (weight * logs).sum() / weight.sum()
+    assert said.seconds == pytest.approx([np.exp(mean)])
+    assert mean < 0.25 * (sure * logs).sum() / sure.sum()
+    assert Blend(models[::-1]).times(ways).seconds == pytest.approx(said.seconds)
+    # the median of those that speak: two, of which neither is nearer to it
+    quiet = [*models[:2], Says(9.0, 0.02, Source.LEARNED, least=10.0)]
+    assert Blend(quiet).times(ways).seconds == pytest.approx([np.sqrt(1.2)])
+
+
 def test_a_blend_is_its_document() -> None:
     profiles = profiles_of(40)
     model = Blend.fit(profiles, TWO)
@@ -90,7 +105,8 @@ def test_what_cannot_be_blended_is_told(options: dict[str, Any], words: str) -> 
 @sklearn
 def test_the_usual_model_is_a_blend_that_tells_new_steps_well() -> None:
     profiles, hidden = profiles_of(200, noise=0.02), profiles_of(200, seed=1)
-    few = [usual | {"iterations": 60, "learning_rate": 0.1} for usual in USUAL]
+    small = {"iterations": 60, "learning_rate": 0.1}
+    few = [usual | (small if usual["model"] == "boosted" else {}) for usual in USUAL]
     said = Blend.fit(profiles, {"models": few}).times(hidden.ways)
     assert np.abs(np.log(said.seconds / hidden.seconds)).mean() < 0.08
     assert inspect.signature(fit_model).parameters["models"].default == "blend"

@@ -59,6 +59,25 @@ def test_beyond_the_measured_gpus_the_time_of_a_step_stays() -> None:
 
 
 @sklearn
+def test_of_levels_that_were_never_measured_trees_say_nothing_alone(linear: None) -> None:
+    profiles = profiles_of(300)
+    kept = profiles.take(np.flatnonzero(profiles.ways.nodes == 1))
+    ways = ways_of(["bert"] * 4, ["a100"] * 4, [1, 4, 4, 8], [1, 1, 2, 2], 8.0)
+    model = Boosted.fit(kept, FEW)
+    assert np.isnan(model.times(ways).seconds).tolist() == [False, False, True, True]
+    again = Boosted.from_document({name: part for name, part in model.document().items() if name != "model"})
+    assert np.isnan(again.times(ways).seconds).tolist() == [False, False, True, True]
+    based = Boosted.fit(kept, FEW | {"of": {"model": Linear.name}}).times(ways)
+    assert np.isfinite(based.seconds).all() and set(based.source) == {Source.LEARNED}
+    assert (based.log_sd[:2] < 0.5).all()
+    assert based.log_sd[2:].tolist() == [0.5, 0.5]  # that of the base
+    # passes but the last are as long as the last one where one GPU was never measured
+    several = Boosted.fit(profiles.take(np.flatnonzero(profiles.ways.gpus > 1)), FEW)
+    twice = several.times(ways_of(["bert"] * 3, ["a100"] * 3, [1, 4, 4], 1, 8.0, [1, 1, 2])).seconds
+    assert np.isnan(twice[0]) and twice[2] == 2 * twice[1]
+
+
+@sklearn
 def test_what_was_not_profiled_has_no_time(linear: None) -> None:
     profiles = profiles_of(60, workloads=("bert",))
     ways = ways_of(["bert", "gpt", "bert"], ["a100", "a100", "h100"], 2, 1, 8.0)

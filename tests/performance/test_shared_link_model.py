@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from time_cases import grid, join, random_ways
 
 from optsched.errors import InvalidInput
+from optsched.performance.parametric.anchors import Anchors
 from optsched.performance.parametric.shared_link import SharedLink
 from optsched.performance.parametric.shared_link_fit import log_seconds, rows_of
 from optsched.performance.parametric.shared_link_prior import Parameters, Prior
@@ -36,7 +38,7 @@ DOCUMENT: dict[str, Any] = {
     },
     "compute": {
         "bert": {"t4": {"a": 0.1, "b": 0.02, "log_sd": [0.01, 0.02, 0.03]}, "a100": {"a": 0.05, "b": 0.005}},
-        "ncf": {"t4": {"a": 0.01, "b": 0.0001, "inside": 1.5, "across": 0.5}},
+        "ncf": {"t4": {"a": 0.01, "b": 0.0001, "inside": 1.5, "across": 0.5, "slowdown": [0.3, 0.0]}},
         "yolo": {"t4": {"a": 0.2, "b": 0.03}, "a100": {"a": 0.1, "b": 0.01}},
     },
 }
@@ -45,10 +47,11 @@ SHAPES = [(1, 1), (2, 1), (3, 1), (4, 1), (2, 2), (4, 2), (8, 2), (16, 4), (32, 
 
 def scalar(workload: str, gpu: str, k: int, n: int, m: float, passes: int = 1) -> float:
     compute, types = DOCUMENT["compute"][workload][gpu], DOCUMENT["gpus"][gpu]
-    x = (compute["a"] + compute["b"] * m) * (1 + types.get("slowdown", 0.0) * (1 - 1 / k))
+    level = "across" if n > 1 else "inside"
+    slowdown = compute["slowdown"][level == "across"] if "slowdown" in compute else types.get("slowdown", 0.0)
+    x = (compute["a"] + compute["b"] * m) * (1 + slowdown * (1 - 1 / k))
     if k == 1:
         return float(passes * x)
-    level = "across" if n > 1 else "inside"
     link, g = types[level], DOCUMENT["g"]
     ring = DOCUMENT["gradient_bytes"][workload] * 2 * (k - 1) / k / link["bandwidth"]
     y = compute.get(level, 1.0) * (ring + 2 * (k - 1) * link["latency"])
@@ -102,7 +105,7 @@ def test_more_bandwidth_is_never_slower(bandwidth: float, more: float, k: int) -
 def test_derivatives_are_those_of_differences() -> None:
     random = np.random.default_rng(0)
     profiles = planted(ALL)
-    at = Parameters(3, 2, 5, 2)
+    at = Parameters(3, 2, 2)
     ways = profiles.ways
     cell = np.array([ALL.index((ways.workloads[w], ways.gpu_types[g])) for w, g in zip(ways.workload, ways.gpu)])  # noqa: B905
     base = np.where(cell < 2, cell, -1)
@@ -128,7 +131,8 @@ def test_planted_links_are_recovered() -> None:
     assert (compute.a, compute.b) == pytest.approx((0.1, 0.02), rel=1e-9)
 
 
-def test_links_serve_a_workload_that_was_profiled_on_one_gpu_only() -> None:
+def test_links_serve_a_workload_that_was_profiled_on_one_gpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DOCUMENT["gpus"]["t4"], "slowdown", 0.0)  # which is a pair's own and is not passed on
     alone = planted([("yolo", "t4")], [(1, 1)], 0.02)
     rest = [pair for pair in ALL if pair != ("yolo", "t4")]
     model = SharedLink.fit(join(planted(rest, noise=0.02), alone), STATED)
@@ -164,6 +168,89 @@ def test_a_few_steps_are_added_to_an_earlier_model() -> None:
     assert model.given.gpus["t4"].across.bandwidth == pytest.approx(earlier.given.gpus["t4"].across.bandwidth)
 
 
+def test_a_pair_that_is_slowed_down_is_told_from_one_that_sends_more() -> None:
+    def slowed(k: int, n: int, m: float) -> float:
+        one, sent = 0.2 + 0.03 * m, (scalar("yolo", "a100", k, n, m) ** 2.5 - (0.1 + 0.01 * m) ** 2.5) ** 0.4
+        return float(((one * (1 + 1.5 * (1 - 1 / k) * (n == 1))) ** 2.5 + sent**2.5) ** 0.4)
+
+    others = planted([pair for pair in ALL if pair[0] != "yolo"])
+    shapes = [(1, 1), (2, 1), (4, 2)]  # one placement on each level
+    model = SharedLink.fit(join(others, grid(slowed, shapes, [4, 16, 64, 256], names=("yolo", "a100"))), STATED)
+    told = model.given.compute["yolo"]["a100"].slowdown
+    assert told is not None and told[0] == pytest.approx(1.5, rel=0.1) and told[1] < 0.05
+    wanted = grid(slowed, [(4, 1), (8, 1)], [8, 32, 128], names=("yolo", "a100"))
+    assert np.abs(np.log(model.times(wanted.ways).seconds / wanted.seconds)).max() < 0.08
+
+
+def test_without_what_is_its_own_a_pair_is_as_its_links_say() -> None:
+    profiles = planted(ALL, noise=0.3)
+    model, plain = SharedLink.fit(profiles, STATED), SharedLink.fit(profiles, {**STATED, "own": False})
+    assert plain.given.gpus == model.given.gpus and plain.given.g == model.given.g
+    told = [each for by_gpu in plain.given.compute.values() for each in by_gpu.values()]
+    assert {(each.inside, each.across, each.slowdown) for each in told} == {(1.0, 1.0, (0.0, 0.0))}
+    assert model.given.compute["bert"]["t4"].inside != 1.0
+
+
+def test_where_a_pair_was_never_measured_it_is_neither_slowed_down_nor_apart() -> None:
+    model = SharedLink.fit(join(planted(ALL[:2]), planted([("ncf", "t4")], [(1, 1), (2, 1)])), STATED)
+    compute = model.given.compute["ncf"]["t4"]
+    assert compute.slowdown is not None
+    assert (compute.across, compute.slowdown[1]) == (1.0, 0.0)
+    assert compute.inside != 1.0
+
+
+def test_what_all_share_is_not_decided_by_the_pair_that_was_measured_most() -> None:
+    """Bytes are stated; a pair that was measured ten times as often as two others seems to have a slower link."""
+    stated = {"gradient_bytes": dict(DOCUMENT["gradient_bytes"])}
+    odd = grid(lambda k, n, m: 1.6 * scalar("yolo", "t4", k, n, m), SHAPES[1:4], np.linspace(4, 64, 40).tolist(),
+               names=("yolo", "t4"))  # fmt: skip
+    alone = planted([("yolo", "t4")], [(1, 1)])
+    others = planted([("bert", "t4"), ("ncf", "t4")], SHAPES[:4])
+    bandwidth = SharedLink.fit(join(others, alone, odd), stated).given.gpus["t4"].inside.bandwidth
+    assert bandwidth == pytest.approx(5e9, rel=0.2)  # 1.3e9 with all its measurements
+
+
+def test_anchored_times_go_through_what_was_measured_on_one_gpu() -> None:
+    random = np.random.default_rng(0)
+    bent = grid(lambda k, n, m: scalar("yolo", "t4", k, n, m), [(1, 1)] * 2, [4, 8, 16, 64], names=("yolo", "t4"))
+    bent = replace(bent, seconds=bent.seconds * random.uniform(0.6, 1.6, len(bent)))
+    profiles = join(planted([("bert", "t4")]), bent)
+    model, line = (SharedLink.fit(profiles, {"anchored": anchored}) for anchored in (True, False))
+    alone = bent.ways.take(np.arange(4))
+    means = np.sqrt(bent.seconds[:4] * bent.seconds[4:])
+    np.testing.assert_allclose(model.times(alone).seconds, means, rtol=1e-12)
+    assert np.abs(np.log(line.times(alone).seconds / means)).max() > 0.05
+    kept = model.given.compute["yolo"]["t4"].one_gpu
+    assert kept is not None and kept.samples == (4, 8, 16, 64) and kept.seconds == pytest.approx(means)
+    # on several GPUs T_1 is the same, passes but the last are of it alone
+    asked = grid(lambda k, n, m: 1.0, [(1, 1), (4, 1), (8, 2)], [16.0], names=("yolo", "t4")).ways
+    told = model.times(asked).seconds
+    twice = model.times(replace(asked, passes=np.full(3, 2))).seconds
+    c = model.given.compute["yolo"]["t4"].slowdown
+    assert c is not None
+    np.testing.assert_allclose(twice - told, told[0] * np.array([1.0, 1 + c[0] * 0.75, 1 + c[1] * 0.875]), rtol=1e-12)
+    # how uncertain it is on one GPU is told by the line, as it is off by nothing itself
+    assert model.given.compute["yolo"]["t4"].log_sd[0] == line.given.compute["yolo"]["t4"].log_sd[0] > 0.1
+
+
+def test_anchors_are_straight_in_logs_between_measurements_and_constant_beyond() -> None:
+    anchors = Anchors(
+        [np.array([2.0, 8.0]), np.zeros(0), np.array([5.0])], [np.array([0.0, 0.5]), np.zeros(0), np.array([-0.3])]
+    )
+
+    def scalar_factor(cell: int, m: float) -> float:
+        if cell == 0:
+            return float(np.exp(0.5 * np.clip(np.log(m / 2) / np.log(4), 0, 1)))
+        return float(np.exp(-0.3)) if cell == 2 else 1.0
+
+    random = np.random.default_rng(1)
+    cell, samples = random.integers(0, 4, 500), np.exp(random.uniform(-12, 12, 500))
+    cell[:3], samples[:3] = [0, 0, 2], [2.0, 8.0, 5.0]
+    expected = [scalar_factor(*each) for each in zip(cell.tolist(), samples.tolist(), strict=True)]
+    np.testing.assert_allclose(anchors.factor(cell, samples), expected, rtol=1e-10)
+    assert anchors.factor(np.array([0, 0, 3]), np.array([2.0, 8.0, 1e300])).tolist() == [1.0, np.exp(0.5), 1.0]
+
+
 def test_compute_is_fitted_with_the_rest_where_one_gpu_was_never_measured() -> None:
     profiles = join(planted(ALL[1:4]), planted([("bert", "t4")], SHAPES[1:]))
     model = SharedLink.fit(profiles, STATED)
@@ -173,15 +260,17 @@ def test_compute_is_fitted_with_the_rest_where_one_gpu_was_never_measured() -> N
     assert SharedLink.fit(single, {}).times(single.ways).seconds[0] == pytest.approx(1.0, rel=0.2)
 
 
-def test_documents_round_trip_exactly() -> None:
-    model = SharedLink.fit(planted(ALL, noise=0.1), STATED)
+@pytest.mark.parametrize("anchored", [False, True])
+def test_documents_round_trip_exactly(anchored: bool) -> None:
+    options = {**STATED, "anchored": anchored}
+    model = SharedLink.fit(planted(ALL, noise=0.1), options)
     document = json.loads(json.dumps(model.document()))
     assert document.pop("model") == "shared-link"
     again = SharedLink.from_document(document)
     assert again.document() == model.document()
     ways = planted(ALL).ways
     assert (again.times(ways).seconds == model.times(ways).seconds).all()
-    assert model.document() == SharedLink.fit(planted(ALL, noise=0.1), STATED).document()
+    assert model.document() == SharedLink.fit(planted(ALL, noise=0.1), options).document()
 
 
 def test_errors_are_told() -> None:
@@ -197,4 +286,14 @@ def test_errors_are_told() -> None:
         document = copy.deepcopy(DOCUMENT)
         del document[field][next(iter(document[field]))]
         with pytest.raises(InvalidInput, match=rf"performance\.{field}\.\w+: found nothing, expected {message}"):
+            SharedLink.from_document(document)
+    for one_gpu, message in (
+        ({"samples": [4, 8], "seconds": [1]}, r"one_gpu\.seconds: found 1 numbers, expected 2, as many as samples"),
+        ({"samples": [8, 8], "seconds": [1, 2]}, r"one_gpu\.samples: found 8, 8, expected numbers in ascending order"),
+        ({"samples": [], "seconds": []}, r"one_gpu\.samples: found"),
+        ({"samples": [4], "seconds": [0]}, r"one_gpu\.seconds\[0\]: found 0"),
+    ):
+        document = copy.deepcopy(DOCUMENT)
+        document["compute"]["bert"]["t4"]["one_gpu"] = one_gpu
+        with pytest.raises(InvalidInput, match=r"performance\.compute\.bert\.t4\." + message):
             SharedLink.from_document(document)

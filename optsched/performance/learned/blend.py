@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from pydantic import Field
 
+from optsched.arrays import BoolArray, FloatArray
 from optsched.instance.documents import Document, PlainObject, Tuple
 from optsched.instance.reading import validate
 from optsched.performance.learned.bases import base_class
@@ -17,10 +18,17 @@ from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 
-USUAL = ({"model": "boosted"}, {"model": "boosted", "of": {"model": "shared-link"}})
-"""What is blended unless something else is asked for: trees, and trees on what a law of links leaves."""
+USUAL = (
+    {"model": "boosted"},
+    {"model": "boosted", "of": {"model": "shared-link", "anchored": True}},
+    {"model": "shared-link", "anchored": True, "own": False},
+)
+"""What is blended unless something else is asked for: trees on what a workload did on a GPU type, trees on what a law
+of links leaves of it, and that law as all workloads together have it."""
 LEAST_LOG_SD = 0.02
 """No model is trusted more than this when they are weighed."""
+APART = 0.1
+"""A model that is 10 % from the middle one counts half (the scale at which errors count linearly in all fits here)."""
 
 
 class BlendDocument(Document):
@@ -30,24 +38,28 @@ class BlendDocument(Document):
 
 
 class Blend(TimeModel):
-    """The mean of several models of a step's time, each weighed by how sure it is.
+    """The mean of several models of a step's time, each weighed by how sure it is and by how far it is from the others.
 
-    Of the models i = 1, ..., M that can say something of a way to run, with w_i = 1 / log_sd_i^2 scaled to sum 1,
+    Of the models i = 1, ..., M that can say something of a way to run, with x_i = log t_i and their median x~,
 
-        log t = sum_i w_i log t_i,        log_sd^2 = sum_i w_i (log_sd_i^2 + (log t_i - log t)^2).
+        w_i = 1 / log_sd_i^2 / (1 + ((x_i - x~) / 0.1)^2),  scaled to sum 1,
+        log t = sum_i w_i x_i,        log_sd^2 = sum_i w_i (log_sd_i^2 + (x_i - log t)^2).
 
     Models that are wrong in different ways are less wrong together, and where they disagree, the blend knows how little
     it knows: the spread between them is part of its variance (that of a mixture of them). Trees on a law go on with
-    the law beyond what was measured, trees alone stand still there, and the truth is mostly in between.
+    the law beyond what was measured, trees alone stand still there, and the truth is mostly in between. A model that is
+    far off the others is mostly wrong, however sure it is: one that bent itself to few odd measurements is sure of
+    them. The factor is the weight of a Cauchy distribution around the median, and changes nothing between two models.
 
     ``source`` is the least certain one of those that speak.
 
-    Options: ``models``, performance objects of models of a step's time (boosted, and boosted on shared-link; these were
-    chosen with Sia's profiles in view).
+    Options: ``models``, performance objects of models of a step's time (boosted, boosted on shared-link, and
+    shared-link without what is a pair's own; these were chosen with Sia's profiles in view).
 
     References
     ----------
-    J. M. Bates and C. W. J. Granger, "The combination of forecasts", Operational Research Quarterly 20 (1969).
+    J. M. Bates and C. W. J. Granger, "The combination of forecasts", Operational Research Quarterly 20 (1969); weights
+    by distance from the middle: P. J. Huber and E. M. Ronchetti, "Robust statistics", 2nd ed. (2009).
     """
 
     name: ClassVar[str] = "blend"
@@ -88,6 +100,7 @@ class Blend(TimeModel):
         source = np.array([times.source for times in said])
         known = np.isfinite(log_time)
         weight = np.where(known, 1.0 / np.maximum(log_sd, LEAST_LOG_SD) ** 2, 0.0)
+        weight /= 1.0 + (np.where(known, log_time - _middle(log_time, known), 0.0) / APART) ** 2
         weight /= np.where(known.any(axis=0), weight.sum(axis=0), 1.0)
         mean = np.where(known, weight * log_time, 0.0).sum(axis=0)
         variance = np.where(known, weight * (log_sd**2 + (log_time - mean) ** 2), 0.0).sum(axis=0)
@@ -96,3 +109,12 @@ class Blend(TimeModel):
             log_sd=np.sqrt(variance),
             source=np.where(known, source, Source.MEASURED).max(axis=0).astype(np.uint8),
         )
+
+
+def _middle(log_time: FloatArray, known: BoolArray) -> FloatArray:
+    """Median of what is known of each column, shape (E,); 0 where nothing is."""
+    ordered = np.sort(np.where(known, log_time, np.inf), axis=0)
+    count = np.maximum(known.sum(axis=0), 1)
+    columns = np.arange(log_time.shape[1])
+    middle = (ordered[(count - 1) // 2, columns] + ordered[count // 2, columns]) / 2
+    return np.where(known.any(axis=0), middle, 0.0)

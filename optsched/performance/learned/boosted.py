@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from pydantic import Field
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.errors import InvalidInput
@@ -22,6 +24,7 @@ from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 
 FEATURES = 5
+LEVELS = 3
 FEWEST = 8
 """Rows of a (workload, GPU type) that trees are grown on; with fewer there is nothing to learn from."""
 LEAST_LOG_SD = 0.02
@@ -43,9 +46,13 @@ class BoostedOptions(TreeOptions):
 
 
 class GroupDocument(Document):
-    """The trees of one workload on one GPU type."""
+    """The trees of one workload on one GPU type.
+
+    ``levels`` tells on which of one GPU, one node and several nodes there were steps to grow them on.
+    """
 
     log_sd: LogSd
+    levels: Annotated[tuple[bool, bool, bool], Field(strict=False)] = (True, True, True)
     trees: TreesDocument
 
 
@@ -54,6 +61,15 @@ class BoostedDocument(Document):
 
     of: PlainObject | None = None
     groups: dict[Name, dict[Name, GroupDocument]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Trees of a workload on a GPU type, the standard deviation of their errors, and the levels they were grown on."""
+
+    trees: TreeEnsemble
+    log_sd: float
+    levels: BoolArray
 
 
 class Boosted(TimeModel):
@@ -80,6 +96,10 @@ class Boosted(TimeModel):
     or has no answer, the base of all rows is asked. For laws of few parameters that is worse (Sia's steps, 10 % seen,
     on ``pollux``: 8.5 against 7.3 %), as they are fitted to fewer rows.
 
+    What was never measured on several GPUs of a node, or on several nodes, the trees know nothing of there. Alone, they
+    have no answer then (NaN); with a base, they correct it by what they learnt on other levels (that of a pair measured
+    on one GPU only is about its compute), and ``log_sd`` is that of the base where it is larger.
+
     Without trees, that is with fewer than `FEWEST` rows of a workload on a GPU type, the base speaks for itself; alone,
     there is no answer (NaN).
 
@@ -97,7 +117,7 @@ class Boosted(TimeModel):
 
     name: ClassVar[str] = "boosted"
 
-    def __init__(self, groups: Mapping[tuple[str, str], tuple[TreeEnsemble, float]], base: TimeModel | None) -> None:
+    def __init__(self, groups: Mapping[tuple[str, str], Group], base: TimeModel | None) -> None:
         self.groups = dict(groups)
         self.base = base
 
@@ -122,7 +142,8 @@ class Boosted(TimeModel):
         for names, members in _groups(profiles.ways):
             known = members[np.isfinite(target[members])]
             if len(known) >= FEWEST:
-                groups[names] = _grow(rows[known], target[known], told)
+                levels = np.bincount(_level(profiles.ways)[known], minlength=LEVELS) > 0
+                groups[names] = Group(*_grow(rows[known], target[known], told), levels)
         if base is None and not groups:
             raise InvalidInput(
                 "profiles", f"{len(profiles)} steps", f"at least {FEWEST} steps of some workload on one GPU type"
@@ -141,44 +162,50 @@ class Boosted(TimeModel):
 
     def _times(self, ways: Ways) -> Times:
         if self.base is None:
-            log_time, log_sd, _ = self._trees(ways)
+            log_time, log_sd, _, seen = self._trees(ways)
+            log_time[~seen] = np.nan
             several = np.flatnonzero(ways.passes > 1)
             some = ways.take(several)
             one = np.ones(len(some), np.int64)
-            alone, _, _ = self._trees(
+            alone, _, _, known = self._trees(
                 Ways(some.workload, some.gpu, one, one, some.samples, one, some.workloads, some.gpu_types)
             )
+            alone[~known] = np.inf
             seconds = np.exp(log_time)
             seconds[several] += (some.passes - 1) * np.minimum(np.exp(alone), seconds[several])
             return Times.of(seconds, Source.LEARNED, log_sd)
         base = self.base.times(ways)
-        correction, log_sd, grown = self._trees(ways)
+        correction, log_sd, grown, seen = self._trees(ways)
         grown &= np.isfinite(base.seconds)
+        log_sd = np.where(seen, log_sd, np.fmax(log_sd, base.log_sd))
         return Times(
             np.where(grown, base.seconds * np.exp(correction), base.seconds),
             np.where(grown, log_sd, base.log_sd),
             np.where(grown, np.uint8(Source.LEARNED), base.source).astype(np.uint8),
         )
 
-    def _trees(self, ways: Ways) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """(F, log_sd, whether there are trees) of each way; F is NaN where there are none."""
-        rows = features(ways)
+    def _trees(self, ways: Ways) -> tuple[FloatArray, FloatArray, BoolArray, BoolArray]:
+        """(F, log_sd, whether there are trees, whether they saw such a level) of each way; without trees F is NaN."""
+        rows, level = features(ways), _level(ways)
         if self.base is None:
             rows[:, -1] = 0.0  # trees of single passes
-        value, log_sd, grown = np.full(len(ways), np.nan), np.zeros(len(ways)), np.zeros(len(ways), bool)
+        value, log_sd = np.full(len(ways), np.nan), np.zeros(len(ways))
+        grown, seen = np.zeros((2, len(ways)), bool)
         for names, members in _groups(ways):
             if names in self.groups:
-                trees, sd = self.groups[names]
-                value[members], log_sd[members], grown[members] = trees.predict(rows[members]), sd, True
-        return value, log_sd, grown
+                group = self.groups[names]
+                value[members], log_sd[members] = group.trees.predict(rows[members]), group.log_sd
+                grown[members], seen[members] = True, group.levels[level[members]]
+        return value, log_sd, grown, seen
 
     # --- documents ----------------------------------------------------------------------------------------------------
 
     def document(self) -> dict[str, Any]:
         """`optsched.performance.times.TimeModel`."""
         groups: dict[str, dict[str, Any]] = {}
-        for (workload, gpu), (trees, log_sd) in self.groups.items():
-            groups.setdefault(workload, {})[gpu] = {"log_sd": log_sd, "trees": trees.document()}
+        for (workload, gpu), group in self.groups.items():
+            told = {"log_sd": group.log_sd, "levels": group.levels.tolist(), "trees": group.trees.document()}
+            groups.setdefault(workload, {})[gpu] = told
         of = {} if self.base is None else {"of": self.base.document()}
         return {"model": self.name, **of, "groups": groups}
 
@@ -195,7 +222,7 @@ class Boosted(TimeModel):
                     raise InvalidInput(
                         f"{path}.features", show(trees.features), f"{FEATURES}, as many as the model has"
                     )
-                groups[workload, gpu] = trees, group.log_sd
+                groups[workload, gpu] = Group(trees, group.log_sd, np.array(group.levels))
         if told.of is None:
             return cls(groups, None)
         return cls(groups, base_from_document(told.of))
@@ -205,6 +232,12 @@ def features(ways: Ways) -> FloatArray:
     """log m, log k, log n, k / n and log A of ways, (E, 5)."""
     k, n = ways.gpus.astype(np.float64), ways.nodes.astype(np.float64)
     return np.column_stack((np.log(ways.samples), np.log(k), np.log(n), k / n, np.log(ways.passes)))
+
+
+def _level(ways: Ways) -> IntArray:
+    """0 on one GPU, 1 on several of a node, 2 on several nodes."""
+    level: IntArray = np.add(ways.gpus > 1, ways.nodes > 1, dtype=np.int64)
+    return level
 
 
 def _groups(ways: Ways) -> Iterator[tuple[tuple[str, str], IntArray]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance.reading import join, listed, validate
 from optsched.performance.parametric.affine import fit_affine
+from optsched.performance.parametric.anchors import Anchors
 from optsched.performance.parametric.cells import CHUNK, Cells, by_names, chunks, columns, flat, gather, split
 from optsched.performance.parametric.fitting import check_compute, check_some
 from optsched.performance.parametric.overlap import overlapped
@@ -20,6 +22,7 @@ from optsched.performance.parametric.shared_link_documents import (
     SharedLinkOptions,
 )
 from optsched.performance.parametric.shared_link_fit import fit_links, rows_of
+from optsched.performance.parametric.shared_link_own import fit_own
 from optsched.performance.parametric.shared_link_prior import (
     PARAMETERS_SD,
     PER_PARAMETER,
@@ -33,6 +36,8 @@ from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 
+OneGpu = Mapping[str, Sequence[float]]
+"""Measured seconds of a pass on one GPU: ``samples``, ``seconds``."""
 LEVELS = 3
 """One GPU, one node, several nodes."""
 UNSEEN_LOG_SD, UNMEASURED_LOG_SD = 0.25, 0.4
@@ -45,33 +50,36 @@ class SharedLink(TimeModel):
     """Seconds of a step of k GPUs with m samples each: compute of its own, communication over links that all share.
 
         T_1 = a + b m                                                     per workload and GPU type
-        x   = T_1 (1 + c (1 - 1/k))                                       c per GPU type
+        x   = T_1 (1 + c (1 - 1/k))                                       c per pair and level
         y   = f [ S 2 (k-1)/k / B + 2 (k-1) alpha ]                       S per workload; B, alpha per type and level
         t   = (passes - 1) x + (x^g + y^g)^(1/g)                          one g
 
     Levels are one node (inside) and several (across). S are the bytes of a gradient, y a ring all-reduce; f is how far
-    a pair on a level is from that, 1 if it was never measured there; c is what GPUs slow each other down by (input
-    pipelines, stragglers), without which links must explain it and large gradients are thought too slow. Where compute
-    is long, y hides behind it by g > 1: no other gate between linear scaling and communication is needed.
+    a pair on a level is from that; c is what its GPUs slow each other down by there (input pipelines, stragglers): it
+    grows with m and soon stops growing with k, which communication does not. Where a pair was never measured on a
+    level, f is 1 and c that of the GPU type, 0 if nothing is stated. Where compute is long, y hides behind it by g > 1:
+    no other gate between linear scaling and communication is needed.
 
-    `fit`: a, b from steps on one GPU (non-negative least squares of relative errors); the shared ones (S, B, alpha, c,
-    g) together from steps on several, soft_l1 of log t, with priors (`Prior`): S and B are tied up to one scale, which
-    these fix. Of several optima of nearly equal worth that near linear scaling is taken. Then f, around 1, with the
-    shared ones held (maximum a posteriori): a pair with few steps on several GPUs stays near what its links say. Links
-    that were never measured are the average of the other types' on that level. A pair without a step on one GPU has a,
-    b fitted with the others.
+    `fit`: a, b from steps on one GPU (non-negative least squares of relative errors); the shared ones (S, B, alpha, g)
+    together from steps on several, soft_l1 of log t, with priors (`Prior`): S and B are tied up to one scale, which
+    these fix. T_1 goes through what was measured on one GPU in this fit, as the errors of the line would be taken for
+    communication. Then f, around 1, and c, around 0.05, with the shared ones held (maximum a posteriori, `fit_own`): a
+    pair with few steps on several GPUs stays near what its links say. Links that were never measured are the average
+    of the other types' on that level. A pair without a step on one GPU has a, b fitted with the shared ones.
 
     Options of `fit`: ``gradient_bytes`` (workload -> bytes, known), ``parameters`` (workload -> number of parameters, a
     weak hint: embeddings send few of theirs), ``links`` (GPU type -> ``inside``, ``across`` -> ``bandwidth`` in bytes/s
     and ``latency`` in s, known), ``prior`` (a document of this model: its links, gradients and overlap are what the
-    measurements, perhaps few, start from).
+    measurements, perhaps few, start from), ``anchored`` (T_1 goes through what was measured, in logs straight between
+    two m, instead of a line alone: exact where m was measured on one GPU, and told in about four times the time),
+    ``own`` (whether pairs have an f and a c; without, all is as the links say).
 
     The source is `PRIOR` over links that were never measured. log_sd is that of the log residuals of the pair on the
     level by their degrees of freedom (`optsched.performance.parametric.uncertainty`), else stated: 0.25 where the link
     was measured with other workloads, 0.4 where it was not.
 
-    The form (c), the start of the fit and the widths of the priors were chosen with Sia's profiles in view, and the fit
-    has several optima of nearly equal worth: on other clusters errors for unseen pairs may well be larger than there.
+    How much a pair with many measurements counts, and the widths of the priors of f, c and alpha, were chosen by
+    leaving out pairs, or larger k, of Sia's profiles: on other clusters errors may well be larger than there.
 
     References
     ----------
@@ -86,6 +94,8 @@ class SharedLink(TimeModel):
         compute = flat(given.compute)
         self.cells = Cells(tuple(compute))
         self._table = columns([row for pair in compute for row in _levels(given, pair, compute[pair])], 7, LEVELS)
+        lines = [(told.a, told.b, told.one_gpu.model_dump() if told.one_gpu else None) for told in compute.values()]
+        self._anchors = _anchors(lines) if any(measured for _, _, measured in lines) else None  # None costs no time
         self._source = np.nan_to_num(self._table[-1], nan=float(Source.PRIOR)).astype(np.uint8)
 
     @classmethod
@@ -110,7 +120,9 @@ class SharedLink(TimeModel):
                     join("performance.gradient_bytes", [workload]), "nothing", "bytes, as it has compute"
                 )
             for gpu, told in by_gpu.items():
-                check_compute(join("performance.compute", [workload, gpu]), {"a": told.a, "b": told.b})
+                path = join("performance.compute", [workload, gpu])
+                check_compute(path, {"a": told.a, "b": told.b})
+                _check_one_gpu(path, told)
                 if gpu not in given.gpus:
                     raise InvalidInput(join("performance.gpus", [gpu]), "nothing", f"links, as {workload} has compute")
         return cls(given)
@@ -135,6 +147,8 @@ class SharedLink(TimeModel):
             apart = 1.0 - 1.0 / k
             x = np.multiply(b, ways.samples[rows], out=b)
             x += a
+            if self._anchors is not None:
+                x *= self._anchors.factor(cell // LEVELS, ways.samples[rows])
             x *= 1.0 + c * apart
             y = np.multiply(ring, apart, out=ring)
             y += hop * (k - 1.0)
@@ -145,15 +159,37 @@ class SharedLink(TimeModel):
         return Times(seconds, log_sd, source)
 
 
+def _anchors(lines: Sequence[tuple[float, float, OneGpu | None]]) -> Anchors:
+    """What lines a + b m, given as a, b and measured seconds, are bent through."""
+    samples = [np.array(measured["samples"] if measured else ()) for _, _, measured in lines]
+    log_factor = [
+        np.log(measured["seconds"]) - np.log(a + b * each) if measured else np.zeros(0)
+        for (a, b, measured), each in zip(lines, samples, strict=True)
+    ]
+    return Anchors(samples, log_factor)
+
+
+def _check_one_gpu(path: str, told: ComputeDocument) -> None:
+    if told.one_gpu is None:
+        return
+    samples, seconds = told.one_gpu.samples, told.one_gpu.seconds
+    if len(samples) != len(seconds):
+        raise InvalidInput(f"{path}.one_gpu.seconds", f"{len(seconds)} numbers", f"{len(samples)}, as many as samples")
+    if any(more <= less for less, more in pairwise(samples)):
+        found = ", ".join(f"{each:g}" for each in samples)
+        raise InvalidInput(f"{path}.one_gpu.samples", found, "numbers in ascending order")
+
+
 def _levels(given: SharedLinkDocument, pair: tuple[str, str], compute: ComputeDocument) -> list[tuple[float, ...]]:
     """a, b, c, 2 f S / B, 2 f alpha, log_sd and source, of steps on one GPU, on one node, on several."""
     workload, gpu = pair
     rows: list[tuple[float, ...]] = [(compute.a, compute.b, 0.0, 0.0, 0.0, compute.log_sd[0], Source.PARAMETRIC)]
     for level, name in enumerate(NAMES):
         link, factor = getattr(given.gpus[gpu], name), getattr(compute, name)
+        slowdown = given.gpus[gpu].slowdown if compute.slowdown is None else compute.slowdown[level]
         ring, hop = 2 * factor * given.gradient_bytes[workload] / link.bandwidth, 2 * factor * link.latency
         source = Source.PARAMETRIC if link.measured else Source.PRIOR
-        rows.append((compute.a, compute.b, given.gpus[gpu].slowdown, ring, hop, compute.log_sd[level + 1], source))
+        rows.append((compute.a, compute.b, slowdown, ring, hop, compute.log_sd[level + 1], source))
     return rows
 
 
@@ -168,7 +204,7 @@ def _fit(profiles: Profiles, chosen: SharedLinkOptions) -> SharedLinkDocument:
     gpu_rows = {name: row for row, name in enumerate(types)}
     lines = {pair: _line(part) for pair, part in parts.items()}
     free = {pair: row for row, pair in enumerate(pair for pair, line in lines.items() if line is None)}
-    parameters = Parameters(len(cells.workloads), len(types), len(cells), len(free))
+    parameters = Parameters(len(cells.workloads), len(types), len(free))
     prior = Prior(parameters, [_guess(parts[pair]) for pair in free])
     if earlier:
         _start_from(prior, parameters, earlier, cells, gpu_rows)
@@ -186,19 +222,21 @@ def _fit(profiles: Profiles, chosen: SharedLinkOptions) -> SharedLinkDocument:
     cell = cells.find(ways)
     table = columns([(np.nan, np.nan) if line is None else line for line in lines.values()], 2)
     base = np.array([free.get(pair, -1) for pair in cells.pairs], np.int64)
-    rows = rows_of(
-        profiles, cell, table[0][cell] + table[1][cell] * ways.samples, base[cell],
-        ways.workload_among(cells.workloads), ways.gpu_among(gpu_rows),
-    )  # fmt: skip
-    z = fit_links(rows, parameters, prior, prior.start)
-    prior.settle(z)
-    z = fit_links(rows, parameters, prior, z)
-    return _document(z, parameters, profiles, cells, cell, table, base, gpu_rows, earlier)
+    measured = [_measured(part) for part in parts.values()]
+    bends = _anchors([(*line, each) for line, each in zip(table.T[: len(cells)].tolist(), measured, strict=True)])
+    one_gpu = (table[0][cell] + table[1][cell] * ways.samples) * bends.factor(cell, ways.samples)
+    rows = rows_of(profiles, cell, one_gpu, base[cell], ways.workload_among(cells.workloads), ways.gpu_among(gpu_rows))
+    z = fit_links(rows, parameters, prior)
+    blocks = 2 * len(cells)
+    own = fit_own(z, parameters, rows, blocks) if chosen.own else (np.ones(blocks), np.zeros(blocks))
+    kept = measured if chosen.anchored else [None] * len(cells)
+    return _document(z, own, parameters, profiles, cells, cell, table, base, kept, gpu_rows, earlier)
 
 
 def _document(
-    z: FloatArray, at: Parameters, profiles: Profiles, cells: Cells, cell: IntArray, table: FloatArray, base: IntArray,
-    gpu_rows: Mapping[str, int], earlier: SharedLinkDocument | None,
+    z: FloatArray, own: tuple[FloatArray, FloatArray], at: Parameters, profiles: Profiles, cells: Cells, cell: IntArray,
+    table: FloatArray, base: IntArray, one_gpu: Sequence[OneGpu | None], gpu_rows: Mapping[str, int],
+    earlier: SharedLinkDocument | None,
 ) -> SharedLinkDocument:  # fmt: skip
     """What was fitted, by names; then its residuals, from its own times."""
     value = np.exp(z)
@@ -215,12 +253,13 @@ def _document(
                 "measured": bool(links[2 * row + level]) or (before is not None and getattr(before, name).measured),
             }
             for level, name in enumerate(NAMES)
-        } | {"slowdown": float(value[at.slowdown + row])}
+        }
     compute = []
     for row in range(len(cells)):
         a, b = table[:, row] if base[row] < 0 else value[[at.base_constant + base[row], at.base_slope + base[row]]]
-        factors = value[at.factor + 2 * row : at.factor + 2 * row + 2]
-        compute.append({"a": float(a), "b": float(b)} | dict(zip(NAMES, factors.tolist(), strict=True)))
+        blocks = slice(2 * row, 2 * row + 2)
+        told = {"a": float(a), "b": float(b), **dict(zip(NAMES, own[0][blocks].tolist(), strict=True))}
+        compute.append(told | {"slowdown": tuple(own[1][blocks].tolist())})
     document = {
         "g": float(1 + value[at.overlap]),
         "gradient_bytes": {name: float(value[at.bytes + row]) for name, row in cells.workloads.items()},
@@ -228,6 +267,10 @@ def _document(
         "compute": by_names(cells.pairs, compute),
     }
     residual = np.log(SharedLink.from_document(document).times(profiles.ways).seconds / profiles.seconds)
+    for told, measured in zip(compute, one_gpu, strict=True):
+        told["one_gpu"] = measured
+    bent = np.log(SharedLink.from_document(document).times(profiles.ways).seconds / profiles.seconds)
+    residual[several] = bent[several]  # on one GPU those of the line, as those of what goes through all tell nothing
     block = 3 * cell + several + across
     counts = np.bincount(block, minlength=3 * len(cells))
     squares = np.bincount(block, residual**2, minlength=3 * len(cells))
@@ -245,7 +288,7 @@ def _document(
 def _coefficients(profiles: Profiles, cell: IntArray, counts: IntArray, base: IntArray, links: BoolArray) -> FloatArray:
     """How many coefficients the steps of each pair on each level had to determine, shape (3 C,).
 
-    One GPU: a and b, or one of them where only one m was measured. Several: f of its own (which moves the steps of a
+    One GPU: a and b, or one of them where only one m was measured. Several: f and c of its own (f moves the steps of a
     level as S and B do), an equal part of what all share (alpha of each link, c of each GPU type, g), and a and b where
     no step on one GPU tells them.
     """
@@ -254,7 +297,7 @@ def _coefficients(profiles: Profiles, cell: IntArray, counts: IntArray, base: In
     different = np.bincount(pairs_of_m, minlength=len(base))
     levels = counts.reshape(-1, LEVELS) > 0
     shared = np.sum(links) + np.sum(links.reshape(-1, 2).any(axis=1)) + 1
-    each = 1.0 + shared / max(int(levels[:, 1:].sum()), 1)
+    each = 2.0 + shared / max(int(levels[:, 1:].sum()), 1)
     free = np.full(levels.shape, each) + np.where(base >= 0, 2.0, 0.0)[:, np.newaxis]
     free[:, 0] = np.minimum(different, 2)
     return free.ravel()
@@ -262,6 +305,17 @@ def _coefficients(profiles: Profiles, cell: IntArray, counts: IntArray, base: In
 
 def _unseen(gpu: Mapping[str, Any], level: int) -> float:
     return UNSEEN_LOG_SD if level == 0 or gpu[NAMES[level - 1]]["measured"] else UNMEASURED_LOG_SD
+
+
+def _measured(part: Profiles) -> dict[str, list[float]] | None:
+    """Seconds of a pass on one GPU by samples, the mean in logs of those measured; None without any."""
+    alone = np.flatnonzero(part.ways.gpus == 1)
+    samples, kind = np.unique(part.ways.samples[alone], return_inverse=True)
+    if len(samples) == 0:
+        return None
+    logs = np.log(part.seconds[alone] / part.ways.passes[alone])
+    seconds = np.exp(np.bincount(kind, logs) / np.bincount(kind))
+    return {"samples": samples.tolist(), "seconds": seconds.tolist()}
 
 
 def _line(part: Profiles) -> tuple[float, float] | None:
@@ -291,8 +345,6 @@ def _start_from(
     prior.state_bytes(cells.workloads, earlier.gradient_bytes, 1.0, STATED_SD)
     prior.state(at.overlap, max(earlier.g - 1, 1e-3), STATED_SD)
     for gpu, told in earlier.gpus.items():
-        if told.slowdown > 0:
-            prior.state(at.slowdown + gpu_rows[gpu], told.slowdown, STATED_SD)
         for level, name in enumerate(NAMES):
             link = getattr(told, name)
             prior.state(at.bandwidth + 2 * gpu_rows[gpu] + level, link.bandwidth, STATED_SD)

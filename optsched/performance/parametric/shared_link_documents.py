@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Positive
+from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Positive, Tuple
 from optsched.performance.parametric.uncertainty import LogSd
 
 
@@ -26,13 +26,26 @@ class GpuDocument(Document):
     slowdown: NonNegative = 0.0
 
 
+class OneGpuDocument(Document):
+    """Measured seconds of a pass on one GPU, by samples in ascending order."""
+
+    samples: Annotated[Tuple[Positive], Field(min_length=1)]
+    seconds: Annotated[Tuple[Positive], Field(min_length=1)]
+
+
 class ComputeDocument(Document):
-    """T_1 = a + b m of a workload on a GPU type, and how far its communication is from what its links say."""
+    """T_1 = a + b m of a workload on a GPU type, and how far its communication is from what its links say.
+
+    ``slowdown`` is its own inside a node and across nodes; where there is none, that of the GPU type holds.
+    ``one_gpu`` is what T_1 goes through where it is more than a line.
+    """
 
     a: NonNegative
     b: NonNegative
     inside: Positive = 1.0
     across: Positive = 1.0
+    slowdown: Annotated[tuple[NonNegative, NonNegative], Field(strict=False)] | None = None
+    one_gpu: OneGpuDocument | None = None
     log_sd: Annotated[tuple[LogSd, LogSd, LogSd], Field(strict=False)] = (0.1, 0.25, 0.25)
 
 
@@ -67,3 +80,5 @@ class SharedLinkOptions(Document):
     parameters: dict[Name, Positive] = Field(default_factory=dict)
     links: dict[Name, StatedLinks] = Field(default_factory=dict)
     prior: PlainObject | None = None
+    anchored: bool = False
+    own: bool = True

@@ -15,30 +15,26 @@ PER_PARAMETER, PARAMETERS_SD = 4.0, 1.0
 """Bytes of a gradient per parameter of the workload; embeddings send far fewer."""
 STATED_SD = 0.1
 """Of what is stated as gradient bytes or links."""
-BANDWIDTH, LATENCY, MEAN_SD = (8e9, 2e9), (3e-4, 5e-4), 2.0
-"""Links of an average GPU type, inside a node and across nodes: bytes/s, s per hop."""
+BANDWIDTH, BANDWIDTH_SD = (8e9, 2e9), 2.0
+"""Bytes/s of an average GPU type, inside a node and across nodes."""
 TYPE_SD = 2.0
 """Of one GPU type around the average."""
-LATENCY_TYPE_SD = 0.5
-SLOWDOWN, SLOWDOWN_SD = 0.05, 1.0
-"""Compute on many GPUs is slower by 5 %, times or by 2.7."""
-EQUAL_SD, FACTOR_SD, SETTLED_SD = 0.01, 0.5, 0.05
-"""Of a pair on one level around what its links and gradients say: first none, then by 1.6; others are known then."""
+LATENCY, LATENCY_SD, LATENCY_TYPE_SD = (1e-4, 2e-4), 0.5, 0.5
+"""s per hop, with the launch of the collective. They must not be free: where only few GPUs were measured, the bytes of
+a gradient look like hops, whose time goes on growing with k when that of bytes no longer does."""
 OVERLAP_SD = 1.0
 """Of log(g - 1) around 0, which is g = 2."""
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Where the parameters of W workloads, G GPU types, C pairs and F pairs without a 1-GPU profile are in the vector.
+    """Where the parameters of W workloads, G GPU types and F pairs without a 1-GPU profile are in the vector.
 
-    All but ``factor`` are logs; links are numbered 2 x GPU type + level, blocks 2 x pair + level, with level 0 inside a
-    node and 1 across nodes.
+    All are logs; links are numbered 2 x GPU type + level, with level 0 inside a node and 1 across nodes.
     """
 
     workloads: int
     gpu_types: int
-    pairs: int
     free: int
 
     @property
@@ -57,24 +53,14 @@ class Parameters:
         return self.bandwidth + 2 * self.gpu_types
 
     @property
-    def slowdown(self) -> int:
-        """log c of GPU types, G."""
-        return self.latency + 2 * self.gpu_types
-
-    @property
     def overlap(self) -> int:
         """log(g - 1)."""
-        return self.slowdown + self.gpu_types
-
-    @property
-    def factor(self) -> int:
-        """log f of blocks, 2 C."""
-        return self.overlap + 1
+        return self.latency + 2 * self.gpu_types
 
     @property
     def means(self) -> int:
         """Averages of log B and log alpha over GPU types by level, 4."""
-        return self.factor + 2 * self.pairs
+        return self.overlap + 1
 
     @property
     def base_constant(self) -> int:
@@ -100,17 +86,15 @@ class Prior:
         self._around = np.full(size, -1)
         self._set(at.bytes, at.workloads, np.log(BYTES), BYTES_SD)
         for level in range(2):
-            for links, means, typical, sd in (
-                (at.bandwidth, at.means, BANDWIDTH, TYPE_SD),
-                (at.latency, at.means + 2, LATENCY, LATENCY_TYPE_SD),
+            for links, means, typical, mean_sd, sd in (
+                (at.bandwidth, at.means, BANDWIDTH, BANDWIDTH_SD, TYPE_SD),
+                (at.latency, at.means + 2, LATENCY, LATENCY_SD, LATENCY_TYPE_SD),
             ):
                 rows = links + np.arange(level, 2 * at.gpu_types, 2)
                 self.mean[rows], self.sd[rows] = np.log(typical[level]), sd
                 self._around[rows] = means + level
-                self.mean[means + level], self.sd[means + level] = np.log(typical[level]), MEAN_SD
-        self._set(at.slowdown, at.gpu_types, np.log(SLOWDOWN), SLOWDOWN_SD)
+                self.mean[means + level], self.sd[means + level] = np.log(typical[level]), mean_sd
         self._set(at.overlap, 1, 0.0, OVERLAP_SD)
-        self._set(at.factor, 2 * at.pairs, 0.0, EQUAL_SD)
         for row, (constant, slope) in enumerate(base):
             self._set(at.base_constant + row, 1, np.log(constant), 1.0)
             self._set(at.base_slope + row, 1, np.log(slope), 1.0)
@@ -127,21 +111,6 @@ class Prior:
         for name, amount in given.items():
             if name in rows:
                 self.state(self._at.bytes + rows[name], each * amount, sd)
-
-    @property
-    def start(self) -> FloatArray:
-        """The mean, but with links that are 2.7 times as fast and hidden by compute: near linear scaling."""
-        start = self.mean.copy()
-        at = self._at
-        start[at.bandwidth : at.latency] += 1.0
-        start[at.overlap] += 1.5
-        return start
-
-    def settle(self, z: FloatArray) -> None:
-        """What all pairs share is known by now; what each has of its own is not."""
-        at = self._at
-        self.mean, self.sd, self._around = z.copy(), np.full(len(z), SETTLED_SD), np.full(len(z), -1)
-        self._set(at.factor, 2 * at.pairs, 0.0, FACTOR_SD)
 
     @property
     def bounds(self) -> tuple[FloatArray, FloatArray]:
