@@ -229,3 +229,14 @@ def test_a_journal_that_is_damaged_in_the_middle_is_one_clear_error(tmp_path: Pa
     with pytest.raises(JournalDamaged, match="line 2") as caught:
         Scheduler.recover(tmp_path / "journal", isolate=False)
     assert "\n" not in str(caught.value)
+
+
+def test_infeasibility_is_analysed_where_solvers_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it runs in the scheduler's own process when solvers have one of their own."""
+    late = [{**job, "deadline": 3000.0, "steps": 1e4} for job in JOBS]
+    with made({"constraints": [{"kind": "deadlines"}]}, late, isolate=True) as scheduler:
+        monkeypatch.setattr("optsched.solvers.highs.HighsSession.run", lambda *_: 1 / 0)
+        monkeypatch.setattr("optsched.solvers.highs.HighsSession.conflict", lambda *_: 1 / 0)
+        plan = scheduler.solve(0.0)
+    assert plan.fallback is not None and plan.fallback.startswith("max-min-fairness is infeasible: "), plan.fallback
+    assert "needs" in plan.fallback and plan.start
