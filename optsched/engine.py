@@ -14,7 +14,7 @@ from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.choice import pick, pick_for_timeline, require_all
 from optsched.errors import Interrupted, SolverCrashed
-from optsched.infeasibility import conflicting_rows, least_violation, refuse_refuted
+from optsched.infeasibility import analyst_of, conflicting_rows, least_violation, refuse_refuted
 from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram
 from optsched.program.arrays import refuse_nan
@@ -384,7 +384,8 @@ class Engine:
             raise SolverCrashed(f"solver {self.name} stopped with {values.words!r} and no point")
         if program is not None and program.explained_apart:
             arrays, session = program.requirements, None
-        needed, proof, loosened = least_violation(arrays, self.limits_left())
+        analyst = analyst_of(self.load)
+        needed, proof, loosened = least_violation(arrays, self.limits_left(), analyst)
         if needed <= FEASIBILITY:
             refuse_refuted(values.termination, arrays, program, self.name)
             return Outcome(
@@ -392,7 +393,7 @@ class Engine:
                 Certificate(True, "claimed", {}), Status.UNBOUNDED, self.chosen,
             )  # fmt: skip
         certificate = Certificate(True, proof, {"least_violation": needed})
-        conflicts = conflicting_rows(arrays, program, session, loosened)
+        conflicts = conflicting_rows(arrays, program, session, loosened, self.limits_left(), analyst)
         return Outcome(
             replace(values, termination=Termination.INFEASIBLE), None, None, None, "none", certificate,
             Status.INFEASIBLE, self.chosen, conflicts=conflicts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -13,22 +14,32 @@ from optsched.program import AllocationProgram, LinearArrays, Ratio
 from optsched.solution.certificate import dual_bound, is_bounded, row_sizes
 from optsched.solution.explanation import Conflict, describe_row
 from optsched.solution.values import Termination
-from optsched.solvers import Limits, Session
+from optsched.solvers import Limits, Session, Solver
 from optsched.solvers.scaling import Scaling
 
 
-def least_violation(arrays: LinearArrays, limits: Limits) -> tuple[float, str, IntArray]:
+def analyst_of(load: Callable[[str], type[Solver]]) -> type[Solver] | None:
+    """HiGHS as a caller loads it, in a process that can be killed perhaps; None where it knows only other solvers."""
+    try:
+        found = load("highs")
+    except SolverUnavailable:
+        return None
+    return found if found.name == "highs" else None
+
+
+def least_violation(
+    arrays: LinearArrays, limits: Limits, analyst: type[Solver] | None = None
+) -> tuple[float, str, IntArray]:
     """The least total violation of the rows, each relative to its size; how it is proved; and which rows give way.
 
     The dual bound of the elastic relaxation, recomputed, is the proof of infeasibility (``dual``; ``claimed`` for an
-    integer program); a value of 0 refutes a solver that says infeasible.
+    integer program); a value of 0 refutes a solver that says infeasible. ``analyst`` is HiGHS as the caller wants it
+    run (`analyst_of`).
     """
-    from optsched.solvers.highs import Highs
-
     elastic = elastic_relaxation(arrays)
     scaling = Scaling.of(elastic)
     values = scaling.back(
-        Highs().open(scaling.apply(elastic)).run(replace(limits, gap=None, options={}, on_progress=None))
+        _highs(analyst)().open(scaling.apply(elastic)).run(replace(limits, gap=None, options={}, on_progress=None))
     )
     if values.x is None:
         raise SolverCrashed(f"the infeasibility analysis stopped with {values.words!r}")
@@ -60,20 +71,35 @@ def refuse_refuted(claim: Termination, arrays: LinearArrays, program: Allocation
 
 
 def conflicting_rows(
-    arrays: LinearArrays, program: AllocationProgram | None, session: Session | None, loosened: IntArray
+    arrays: LinearArrays,
+    program: AllocationProgram | None,
+    session: Session | None,
+    loosened: IntArray,
+    limits: Limits,
+    analyst: type[Solver] | None = None,
 ) -> tuple[Conflict, ...]:
     """An irreducible infeasible set of rows; where the relaxation is feasible, the rows that must give way."""
-    from optsched.solvers.highs import HighsSession
-
-    scaled = Scaling.of(arrays).apply(arrays)
     try:
-        rows = (HighsSession(scaled, "simplex") if session is None else session).conflict()
+        rows = _conflict(arrays, limits, analyst) if session is None else session.conflict()
     except SolverUnavailable:  # the solver that found it has no analysis of its own
-        rows = HighsSession(scaled, "simplex").conflict()
+        rows = _conflict(arrays, limits, analyst)
     found = [arrays.row_name(int(row)) for row in (rows if len(rows) else loosened)]
     if program is None:
         return tuple(Conflict(block, position, f"row {block}[{position}]") for block, position in found)
     return tuple(describe_row(program, block, position) for block, position in found)
+
+
+def _conflict(arrays: LinearArrays, limits: Limits, analyst: type[Solver] | None) -> IntArray:
+    session = _highs(analyst)().open(Scaling.of(arrays).apply(arrays))
+    if analyst is not None:  # so that it knows how long it may take
+        session.run(replace(limits, gap=None, options={}, on_progress=None))
+    return session.conflict()
+
+
+def _highs(analyst: type[Solver] | None) -> type[Solver]:
+    from optsched.solvers.highs import Highs
+
+    return Highs if analyst is None else analyst
 
 
 def elastic_relaxation(arrays: LinearArrays) -> LinearArrays:

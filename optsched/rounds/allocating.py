@@ -137,9 +137,10 @@ def check_policy(policy: RoundPolicy, instance: Instance) -> None:
     """Refuse a policy that no round can be planned with; raises `UsageError` or `InvalidInput`."""
     if policy.ranking is not None:
         load_ranking(policy.ranking)(policy.options)
-        constraints_in_force(instance, policy.constraints)
-        return
-    formulation_of(policy, instance, policy.constraints)
+    else:
+        formulation_of(policy, instance, policy.constraints)
+    for constraint in constraints_in_force(instance, policy.constraints):
+        constraint.check(instance)
 
 
 def allocate(

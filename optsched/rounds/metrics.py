@@ -9,6 +9,7 @@ from typing import Any
 
 from optsched.rounds.events import Event, Leave, Outcome, Submit
 from optsched.rounds.plan import Plan
+from optsched.rounds.plan_document import finite
 from optsched.rounds.plan_document import metrics as figures_of
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -60,8 +61,8 @@ class Metrics:
         told = {
             "round": plan.number,
             "now": plan.now,
-            "gap": None if solution is None else solution.gap,
-            "objective": None if solution is None else solution.objective,
+            "gap": None if solution is None else finite(solution.gap),
+            "objective": None if solution is None else finite(solution.objective),
         }
         self._planned({**told, **figures_of(plan)}, plan.fallback is not None, seconds)
 

@@ -134,9 +134,9 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "actions": [_step(step) for step in plan.diff()],
         "formulation": None if solution is None else solution.formulation,
         "status": None if solution is None else solution.status.value,
-        "objective": None if solution is None else _finite(solution.objective),
-        "bound": None if solution is None else _finite(solution.bound),
-        "gap": None if solution is None else _finite(solution.gap),
+        "objective": None if solution is None else finite(solution.objective),
+        "bound": None if solution is None else finite(solution.bound),
+        "gap": None if solution is None else finite(solution.gap),
         "certificate": None
         if solution is None
         else {"ok": solution.certificate.ok, "proof": solution.certificate.proof},
@@ -190,5 +190,6 @@ def _step(step: Action) -> dict[str, Any]:
     return {"kind": step.kind, "job": step.job, "pool": step.pool, "gpus": list(step.gpus)}
 
 
-def _finite(value: float | None) -> float | None:
+def finite(value: float | None) -> float | None:
+    """A number, or None where there is none: JSON has no infinity."""
     return float(value) if value is not None and np.isfinite(value) else None

@@ -16,7 +16,7 @@ from optsched.rounds.digest import plan_digest
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.metrics import Metrics
 from optsched.rounds.plan import Plan, Verdict
-from optsched.rounds.plan_document import metrics
+from optsched.rounds.plan_document import finite, metrics
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.service import Service
 from optsched.rounds.state import Reservation, RoundState
@@ -40,8 +40,8 @@ def plan_record(plan: Plan, state: RoundState) -> dict[str, Any]:
         "fallback": plan.fallback,
         "stands": plan.stands,
         "status": None if solution is None else solution.status.value,
-        "objective": None if solution is None else solution.objective,
-        "gap": None if solution is None else solution.gap,
+        "objective": None if solution is None else finite(solution.objective),
+        "gap": None if solution is None else finite(solution.gap),
         "seconds": plan.timings.get("total"),
         **metrics(plan),
         "waiting": _longest(plan, state),

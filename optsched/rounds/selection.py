@@ -155,7 +155,7 @@ def select(claims: Claims, most_displaced: int | None) -> IntArray:
     others = np.zeros(len(going) + 1, bool)
     others[claims.rows.job[stay]] = others[claims.rows.partner[stay]] = True
     others[-1] = False
-    stay |= mine & claims.continues & ~(others[claims.rows.job] | others[claims.rows.partner])
+    stay |= mine & claims.continues & ~(others[claims.rows.job] | others[claims.rows.partner]) & ~going[claims.rows.job]
     front = claims.first(stay).first(ahead).first(claims.held)
     return first_fit(front.instant, front.order, front.free, front.busy)
 

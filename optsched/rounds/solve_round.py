@@ -214,7 +214,7 @@ class _Round:
         fits[uses.row[uses.share > left.free[uses.resource]]] = False
         hopeful = np.zeros(len(C), bool)
         hopeful[C.class_a[fits]] = True
-        others = rows_alone(C, np.flatnonzero((C.of_job >= 0) & ~left.busy & hopeful[C.of_job]))
+        others = rows_alone(C, np.flatnonzero((C.of_job >= 0) & ~left.busy & np.append(hopeful, False)[C.of_job]))
         others = taken(others, np.flatnonzero(fits[others.column]))
         side = (
             [rows for own in self.answer.constraints if (rows := _rows_of(own, C)) is not None] if len(others) else []

@@ -49,7 +49,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     },
 }
 LEGITIMATE = {
-    "allox": "allox: job .* without a rate on one GPU|allox plans jobs on one GPU each",
+    "allox": "allox: job .* without a rate on one GPU|allox plans jobs (on one GPU each|that wait for nobody)",
     "deadlines": "is infeasible: .*(deadline|needs)|can run nowhere",
     "budget": "is infeasible: .*cannot be preempted",
     "names": "is left nowhere to run: .*none is usable",
