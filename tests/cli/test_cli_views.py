@@ -21,7 +21,13 @@ LACKING = ("no throughput or duration", "expected a price", "expected a pool wit
 """What instances may lack that a formulation needs: a knapsack has values and no rates, some pools have no price."""
 
 
-@pytest.mark.parametrize("name", shipped_names())
+QUICK = ("infeasible", "packing", "quickstart", "topology")
+"""Instances whose views are looked at each time; all others in the long studies."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in shipped_names()]
+)
 def test_every_view_fits(run: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from optsched import api
 

@@ -27,6 +27,7 @@ EVERY: tuple[dict[str, Any], ...] = (
     {"kind": "moves", "limit": 1.0},
     {"kind": "deadlines"},
     {"kind": "anti-affinity", "jobs": ["j0", "j1"]},
+    {"kind": "uninterrupted"},
 )
 FORMULATIONS = ("max-min-fairness", "max-throughput", "makespan", "proportional-fairness", "alpha-fairness")
 
@@ -38,7 +39,7 @@ def test_every_kind_is_here() -> None:
 @pytest.mark.parametrize("formulation", FORMULATIONS)
 def test_all_of_them_together_in_the_instance(formulation: str) -> None:
     jobs = [job | {"steps": 1800.0} for job in six_jobs()["jobs"]]
-    jobs[1]["running"] = {"pool": "b", "gpus": ["b-0/0"]}
+    jobs[1] |= {"running": {"pool": "b", "gpus": ["b-0/0"]}, "preemptible": False}
     jobs[2]["deadline"] = 3600.0
     instance = Instance.from_document(six_jobs(constraints=EVERY, jobs=jobs))
     solution = optsched.solve(instance, formulation)

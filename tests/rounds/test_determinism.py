@@ -26,7 +26,7 @@ storm.scheduler.close()
 """
 
 
-def told(policy: str, where: str, seed: int, rounds: int = 8) -> str:
+def told(policy: str, where: str, seed: int, rounds: int = 5) -> str:
     paths = os.pathsep.join((str(Path(__file__).parents[2]), str(Path(__file__).parent)))
     environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": paths}
     arguments = [sys.executable, "-c", PROGRAM, policy, where, str(rounds)]
@@ -35,9 +35,9 @@ def told(policy: str, where: str, seed: int, rounds: int = 8) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("policy", ["max-min", "quota", "ranked srtf"])
+@pytest.mark.parametrize("policy", ["max-min", "ranked srtf"])
 def test_the_same_events_give_the_same_bytes(policy: str) -> None:
     first = told(policy, "here", 1)
-    assert first.count("\n") == 8
+    assert first.count("\n") == 5
     assert told(policy, "here", 2) == first
     assert told(policy, "apart", 3) == first
