@@ -88,6 +88,23 @@ def test_times_equal_a_scalar_loop() -> None:
             assert times.log_sd[row] == [0.01, 0.02, 0.03][(k > 1) + (n > 1)]
 
 
+def test_behind_a_gate_communication_counts_from_a_part_of_the_compute_on() -> None:
+    open_, gated = (SharedLink.from_document(DOCUMENT | {"gate": gate}) for gate in (0.0, 0.2))
+    ways = random_ways(5_000, 1, ("yolo", "bert", "ncf"), ("a100", "t4"))
+    before, after = open_.times(ways).seconds, gated.times(ways).seconds
+    without = copy.deepcopy(DOCUMENT) | {"gradient_bytes": dict.fromkeys(DOCUMENT["gradient_bytes"], 1e-90)}
+    for links in without["gpus"].values():
+        links["inside"]["latency"] = links["across"]["latency"] = 0.0
+    linear = SharedLink.from_document(without).times(ways).seconds
+    known = ~np.isnan(before)
+    shut = known & (after != before)
+    assert shut.any() and (known & ~shut & (ways.gpus > 1)).any()
+    assert after[shut] == pytest.approx(linear[shut], rel=1e-12)
+    fitted = SharedLink.fit(planted(ALL), {"gate": 0.3})
+    assert fitted.document()["gate"] == 0.3
+    assert SharedLink.from_document({k: v for k, v in fitted.document().items() if k != "model"}).given == fitted.given
+
+
 @given(st.floats(1e8, 1e12), st.floats(1.01, 10), st.integers(1, 64))
 def test_more_bandwidth_is_never_slower(bandwidth: float, more: float, k: int) -> None:
     seconds = []

@@ -57,8 +57,8 @@ class SharedLink(TimeModel):
     Levels are one node (inside) and several (across). S are the bytes of a gradient, y a ring all-reduce; f is how far
     a pair on a level is from that; c is what its GPUs slow each other down by there (input pipelines, stragglers): it
     grows with m and soon stops growing with k, which communication does not. Where a pair was never measured on a
-    level, f is 1 and c that of the GPU type, 0 if nothing is stated. Where compute is long, y hides behind it by g > 1:
-    no other gate between linear scaling and communication is needed.
+    level, f is 1 and c that of the GPU type, 0 if nothing is stated. Where compute is long, y hides behind it by g > 1;
+    with a gate h > 0 it counts as 0 wherever y <= h T_1, so that steps scale linearly unless links are slow enough.
 
     `fit`: a, b from steps on one GPU (non-negative least squares of relative errors); the shared ones (S, B, alpha, g)
     together from steps on several, soft_l1 of log t, with priors (`Prior`): S and B are tied up to one scale, which
@@ -72,7 +72,8 @@ class SharedLink(TimeModel):
     and ``latency`` in s, known), ``prior`` (a document of this model: its links, gradients and overlap are what the
     measurements, perhaps few, start from), ``anchored`` (T_1 goes through what was measured, in logs straight between
     two m, instead of a line alone: exact where m was measured on one GPU, and told in about four times the time),
-    ``own`` (whether pairs have an f and a c; without, all is as the links say).
+    ``own`` (whether pairs have an f and a c; without, all is as the links say), ``gate`` (h; 0 by default, as g > 1
+    does its work on the measured clusters).
 
     The source is `PRIOR` over links that were never measured. log_sd is that of the log residuals of the pair on the
     level by their degrees of freedom (`optsched.performance.parametric.uncertainty`), else stated: 0.25 where the link
@@ -149,9 +150,11 @@ class SharedLink(TimeModel):
             x += a
             if self._anchors is not None:
                 x *= self._anchors.factor(cell // LEVELS, ways.samples[rows])
-            x *= 1.0 + c * apart
             y = np.multiply(ring, apart, out=ring)
             y += hop * (k - 1.0)
+            if self.given.gate > 0:
+                y[y <= self.given.gate * x] = 0.0
+            x *= 1.0 + c * apart
             seconds[rows] = overlapped(x, y, self.given.g)
             several = ways.passes[rows] - 1
             if several.any():
@@ -230,13 +233,13 @@ def _fit(profiles: Profiles, chosen: SharedLinkOptions) -> SharedLinkDocument:
     blocks = 2 * len(cells)
     own = fit_own(z, parameters, rows, blocks) if chosen.own else (np.ones(blocks), np.zeros(blocks))
     kept = measured if chosen.anchored else [None] * len(cells)
-    return _document(z, own, parameters, profiles, cells, cell, table, base, kept, gpu_rows, earlier)
+    return _document(z, own, parameters, profiles, cells, cell, table, base, kept, gpu_rows, earlier, chosen.gate)
 
 
 def _document(
     z: FloatArray, own: tuple[FloatArray, FloatArray], at: Parameters, profiles: Profiles, cells: Cells, cell: IntArray,
     table: FloatArray, base: IntArray, one_gpu: Sequence[OneGpu | None], gpu_rows: Mapping[str, int],
-    earlier: SharedLinkDocument | None,
+    earlier: SharedLinkDocument | None, gate: float,
 ) -> SharedLinkDocument:  # fmt: skip
     """What was fitted, by names; then its residuals, from its own times."""
     value = np.exp(z)
@@ -265,6 +268,7 @@ def _document(
         "gradient_bytes": {name: float(value[at.bytes + row]) for name, row in cells.workloads.items()},
         "gpus": gpus,
         "compute": by_names(cells.pairs, compute),
+        "gate": gate,
     }
     residual = np.log(SharedLink.from_document(document).times(profiles.ways).seconds / profiles.seconds)
     for told, measured in zip(compute, one_gpu, strict=True):

@@ -53,6 +53,7 @@ class SharedLinkDocument(Document):
     """The model; ``compute`` is by workload, then GPU type."""
 
     g: Annotated[float, Field(ge=1, le=10)] = 2.0
+    gate: NonNegative = 0.0
     gradient_bytes: dict[Name, Positive]
     gpus: dict[Name, GpuDocument]
     compute: dict[Name, dict[Name, ComputeDocument]]
@@ -80,5 +81,6 @@ class SharedLinkOptions(Document):
     parameters: dict[Name, Positive] = Field(default_factory=dict)
     links: dict[Name, StatedLinks] = Field(default_factory=dict)
     prior: PlainObject | None = None
+    gate: NonNegative = 0.0
     anchored: bool = False
     own: bool = True
