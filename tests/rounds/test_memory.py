@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import tracemalloc
 
 import pytest
@@ -41,6 +42,12 @@ def grown(rounds: int) -> tuple[float, float]:
     assert len(state.instance.jobs_table) == len(state.ledger.carried) == 12
     assert len(state.instance.rates) < 40 and len(state.instance.workloads) < 20 and len(state.ledger) < 60
     return sizes[0], sizes[1]
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """What pytest keeps of the log is not the scheduler's."""
+    caplog.set_level(logging.CRITICAL, "optsched")
 
 
 def test_a_scheduler_does_not_grow() -> None:
