@@ -50,6 +50,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "optsched")
 
 
+@pytest.mark.slow
 def test_a_scheduler_does_not_grow() -> None:
     before, after = grown(25)
     assert after - before < 100_000
