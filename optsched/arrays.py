@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 AnyArray = NDArray[Any]
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,13 @@ def _group_by_sorting(bits: Sequence[NDArray[np.uint64]]) -> tuple[IntArray, Int
     first = np.full(label[-1] + 1, len(order), np.int64)
     np.minimum.at(first, inverse, np.arange(len(order)))
     return first, inverse
+
+
+def gathered(values: NDArray[Scalar], index: IntArray, missing: Any) -> NDArray[Scalar]:
+    """``values[index]``, and ``missing`` where the index is below 0."""
+    if not len(values):
+        return np.full(len(index), missing, values.dtype)
+    return np.where(index >= 0, values[index], values.dtype.type(missing))
 
 
 def ranges(start: IntArray, length: IntArray) -> IntArray:

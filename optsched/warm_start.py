@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optsched.arrays import AnyArray, IntArray, group_rows
+from optsched.arrays import AnyArray, IntArray, gathered, group_rows
 from optsched.candidates import Classes
 from optsched.program import LinearArrays
 from optsched.solution.values import BASIC, LOWER, Basis, Termination, Values
@@ -32,7 +32,7 @@ class WarmStart:
     of_job : IntArray, shape (jobs,)
         Class that each job was in; -1 for jobs that were in none.
     column : IntArray, shape (columns, fields)
-        What each class column stands for: its classes and its configuration (`column_labels`).
+        What each class column stands for: its classes and its configuration (`Classes.configuration_labels`).
     columns, rows : mapping of the name of a block to IntArray
         Status codes of its columns or rows.
     """
@@ -47,7 +47,7 @@ class WarmStart:
         """The basis of a program over these classes."""
         return cls(
             classes.of_job,
-            np.column_stack([classes.class_a, classes.class_b, configuration_labels(classes)]),
+            np.column_stack([classes.class_a, classes.class_b, classes.configuration_labels]),
             {block.name: basis.columns[block.slice] for block in arrays.columns},
             {block.name: basis.rows[block.slice] for block in arrays.rows},
         )
@@ -63,7 +63,9 @@ class WarmStart:
         fewer basic variables than rows, the first rows that are not become so; too many are for the solver to repair.
         """
         was = self._classes_before(classes)
-        label = np.column_stack([_at(was, classes.class_a), _at(was, classes.class_b), configuration_labels(classes)])
+        label = np.column_stack(
+            [gathered(was, classes.class_a, -1), gathered(was, classes.class_b, -1), classes.configuration_labels]
+        )
         found = matched(self.column.T, label.T)
         columns = np.full(arrays.shape[1], LOWER, np.int64)
         for block in arrays.columns:
@@ -139,25 +141,9 @@ class Bases:
         self._first = None
 
 
-def configuration_labels(classes: Classes) -> IntArray:
-    """What the configuration of each class column is, in numbers that outlive a compile; shape (N, 7)."""
-    columns, instance = classes.candidates.columns.take(classes.kind_column), classes.instance
-    lists = np.append(classes.candidates.kinds.options, -1)[columns.kind]
-    ordinal = np.where(columns.option >= 0, columns.option - instance.options.indptr[np.maximum(lists, 0)], -1)
-    share = columns.share.view(np.int64)
-    return np.column_stack(
-        [columns.pool, columns.gpus, columns.nodes, ordinal, columns.workers, columns.servers, share]
-    )
-
-
 def matched(known: AnyArray, wanted: AnyArray) -> IntArray:
     """Row of each wanted row among the known ones, -1 where it is not; both as (fields, rows)."""
     before = known.shape[1]
     groups = group_rows([np.concatenate(pair) for pair in zip(known, wanted, strict=True)], before + wanted.shape[1])
     first = groups.first[groups.inverse[before:]]
     return np.where(first < before, first, -1)
-
-
-def _at(values: IntArray, index: IntArray) -> IntArray:
-    """``values[index]``, and -1 where the index is."""
-    return np.where(index >= 0, values[index], -1)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
+LABELS = 7
+"""Numbers that tell a configuration (`Classes.configuration_labels`)."""
 READABLE = {
     "weight": "weight", "steps": "steps", "steps_left": "steps_left", "arrival": "arrival", "deadline": "deadline",
     "soft_deadline": "soft_deadline", "tenant": "tenant", "preemptible": "preemptible", "restart_cost": "restart_cost",
@@ -120,6 +122,21 @@ class Classes:
     def gpus(self) -> IntArray:
         """GPUs of each column."""
         return self.configurations.gpus[self.configuration]
+
+    @cached_property
+    def configuration_labels(self) -> IntArray:
+        """What the configuration of each column is, in numbers that outlive a compile; shape (N, `LABELS`).
+
+        Pool, GPUs, nodes, place in the job's own list of options (-1: none), workers, servers, and the bits of the
+        share.
+        """
+        columns, kind_column = self.candidates.columns, self.kind_column
+        option = columns.option[kind_column]
+        lists = np.append(self.candidates.kinds.options, -1)[columns.kind[kind_column]]
+        ordinal = np.where(option >= 0, option - self.instance.options.indptr[np.maximum(lists, 0)], -1)
+        labels = [getattr(columns, name)[kind_column] for name in ("pool", "gpus", "nodes")]
+        served = [getattr(columns, name)[kind_column] for name in ("workers", "servers")]
+        return np.column_stack([*labels, ordinal, *served, columns.share[kind_column].view(np.int64)])
 
     @property
     def alone(self) -> np.ndarray:

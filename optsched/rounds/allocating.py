@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, gathered
 from optsched.assembly import compile_for, constraints_in_force, make_formulation
 from optsched.candidates import Candidates, Classes, JobRows
 from optsched.engine import Engine
@@ -25,7 +25,7 @@ from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
 from optsched.solution import Solution
 from optsched.solvers import Limits, Solver
-from optsched.warm_start import WarmStart, configuration_labels, matched
+from optsched.warm_start import WarmStart, matched
 
 log = logging.getLogger("optsched")
 
@@ -227,8 +227,8 @@ def _solved(formulation: Formulation, candidates: Candidates, engine: Engine) ->
 
 def repaired(key: IntArray, fraction: FloatArray, classes: Classes) -> JobRows:
     """An allocation, as a `Ledger` knows it, as far as its jobs and configurations still exist."""
-    mine, other = classes.of_job[key[:, 0]], _at(classes.of_job, key[:, 1])
-    known = np.column_stack([classes.class_a, classes.class_b, configuration_labels(classes)])
+    mine, other = classes.of_job[key[:, 0]], gathered(classes.of_job, key[:, 1], -1)
+    known = np.column_stack([classes.class_a, classes.class_b, classes.configuration_labels])
     column = matched(known.T, np.column_stack([mine, other, key[:, 2:]]).T)
     swapped = matched(known.T, np.column_stack([other, mine, key[:, 2:]]).T)
     turned = (column < 0) & (key[:, 1] >= 0)
@@ -244,9 +244,5 @@ def repaired(key: IntArray, fraction: FloatArray, classes: Classes) -> JobRows:
 
 def keys_of(classes: Classes, rows: JobRows) -> IntArray:
     """Rows of an allocation as a `Ledger` knows them."""
-    labels = configuration_labels(classes)[rows.column]
+    labels = classes.configuration_labels[rows.column]
     return np.column_stack([rows.job, rows.partner, labels]).astype(np.int64)
-
-
-def _at(values: IntArray, index: IntArray) -> IntArray:
-    return np.where(index >= 0, values[index], -1)

@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.candidates.classes import LABELS
 from optsched.warm_start import matched
-
-FIELDS = 7
-"""Numbers that tell a configuration (`optsched.warm_start.configuration_labels`)."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class Ledger:
 
     Attributes
     ----------
-    key : IntArray, shape (E, 2 + FIELDS)
+    key : IntArray, shape (E, 2 + LABELS)
         Job, partner (-1: alone), and the configuration, in numbers.
     fraction : FloatArray, shape (E,)
         Of the time, in the allocation in force; 0 for rows that run without a claim.
@@ -46,7 +44,7 @@ class Ledger:
     def empty(cls, jobs: int) -> Ledger:
         """Nobody is owed anything."""
         zero = np.zeros(0)
-        return cls(np.zeros((0, 2 + FIELDS), np.int64), zero, zero, zero, np.zeros(0, bool), np.zeros(jobs))
+        return cls(np.zeros((0, 2 + LABELS), np.int64), zero, zero, zero, np.zeros(0, bool), np.zeros(jobs))
 
     def __len__(self) -> int:
         return len(self.key)
@@ -99,7 +97,7 @@ class Ledger:
 
         Parameters
         ----------
-        key : IntArray, shape (E', 2 + FIELDS)
+        key : IntArray, shape (E', 2 + LABELS)
         fraction : FloatArray, shape (E',)
         """
         found = matched(self.key.T, key.T)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, IntArray
+from optsched.arrays import BoolArray, IntArray, gathered
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
 from optsched.placement.beside import moving, place_beside
@@ -207,7 +207,7 @@ class Seating:
     ) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[str, ...]]]:
         """GPUs of rows that find room once others move, and of those that move for them."""
         rows, C = claims.rows, self.classes
-        firm = self.must[rows.job[going]] | _at(self.must, rows.partner[going])
+        firm = self.must[rows.job[going]] | gathered(self.must, rows.partner[going], False)
         free = going[~firm & np.isin(C.pool[rows.column[going]], C.pool[rows.column[scattered]])]
         needs, group_needs = needs_per_gpu(C, rows.column[free])
         whole = C.configurations.share[C.configuration[rows.column[free]]] == 1.0
@@ -263,7 +263,7 @@ class Seating:
         """Nodes on which each row must not start, as it could not be stopped before they are reserved."""
         table, now = self.instance.jobs_table, self.instance.now
         later = [item for item in self.reservations if item.end > now]
-        firm = ~table.preemptible[rows.job[wanted]] | _at(~table.preemptible, rows.partner[wanted])
+        firm = ~table.preemptible[rows.job[wanted]] | gathered(~table.preemptible, rows.partner[wanted], False)
         if not later or not firm.any():
             return None
         with np.errstate(divide="ignore"):
@@ -277,10 +277,6 @@ class Seating:
 def _with_gpus(seats: Seats) -> tuple[IntArray, list[tuple[str, ...]]]:
     rows = [row for row, gpus in enumerate(seats.gpus) if gpus]
     return np.array(rows, np.int64), [seats.gpus[row] for row in rows]
-
-
-def _at(mask: BoolArray, index: IntArray) -> BoolArray:
-    return np.asarray(np.where(index >= 0, mask[index], False))
 
 
 def _most(limit: int | None) -> float:

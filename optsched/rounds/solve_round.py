@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
 from optsched.assembly import model_of
 from optsched.candidates import Classes, JobRows
 from optsched.errors import Interrupted, OptschedError
@@ -172,15 +172,15 @@ class _Round:
         continues = np.concatenate([continues, self._continues(more)])
         continues &= (rows.partner >= 0) | ~together[rows.job]
         deficit = np.concatenate([ledger.deficit, np.zeros(len(more))]) / length
-        cost = np.maximum(table.restart_cost[rows.job], _at(table.restart_cost, rows.partner)) / length
+        cost = np.maximum(table.restart_cost[rows.job], gathered(table.restart_cost, rows.partner, 0)) / length
         ahead = np.where(continues, policy.hysteresis + cost, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             due = np.where(rows.fraction > 0, (0.5 - deficit - ahead) / rows.fraction, np.inf)
-        must = view.must[rows.job] | _at(view.must, rows.partner)
+        must = view.must[rows.job] | gathered(view.must, rows.partner, 0)
         held = must & continues
-        waits = starved[rows.job] | _at(starved, rows.partner)
+        waits = starved[rows.job] | gathered(starved, rows.partner, 0)
         group = np.where(held, HELD, np.where(waits, STARVED, DUE))
-        longest = np.maximum(waited[rows.job], _at(waited, rows.partner))
+        longest = np.maximum(waited[rows.job], gathered(waited, rows.partner, 0))
         first = np.where(group == STARVED, -longest, np.where(rows.partner >= 0, -1.0, 0.0) * (group == HELD))
         order = order_due(rows, due, group, first)
         if answer.place is not None:
@@ -225,6 +225,8 @@ class _Round:
         """Pairs that run now and can go on, though they have no claim."""
         ran = self.state.ledger
         key = ran.key[ran.runs & (ran.partner >= 0)]
+        if not len(key):
+            return rows_alone(self.answer.classes, np.zeros(0, np.int64))
         key = key[matched(ledger.key.T, key.T) < 0]
         rows = repaired(key, np.zeros(len(key)), self.answer.classes)
         return taken(rows, np.flatnonzero(self._continues(rows)))
@@ -359,8 +361,3 @@ def _members_of(ledger: Ledger, mask: BoolArray) -> BoolArray:
     found = np.zeros(len(ledger.carried) + 1, bool)
     found[ledger.job[mask]] = found[ledger.partner[mask]] = True
     return found[:-1]
-
-
-def _at(values: np.ndarray, index: IntArray) -> np.ndarray:
-    """``values[index]``, and 0 (False) where the index is below."""
-    return np.where(index >= 0, values[index], np.zeros((), values.dtype))
