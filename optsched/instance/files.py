@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance.build import build_instance
@@ -17,29 +18,46 @@ from optsched.instance.reading import named, parse_json, read_bytes, read_stdin
 SUFFIXES = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".npz": "npz"}
 NPZ_MAGIC = b"PK\x03\x04"
 
+Read = TypeVar("Read")
+
 
 def read_instance(source: str | Path) -> Instance:
     """Read an instance file; ``-`` is standard input. The format is told by suffix, npz also by its first bytes."""
+    return read_file(source, "instance", build_instance)
+
+
+def read_file(source: str | Path, what: str, build: Callable[[Any], Read]) -> Read | Instance:
+    """Read a file of JSON or YAML, and build of its document what it says; npz holds an instance.
+
+    Parameters
+    ----------
+    source : str or path
+        ``-`` is standard input. The format is told by suffix, npz also by its first bytes.
+    what : str
+        What the file should be, for messages.
+    build : callable
+        Takes the parsed document.
+
+    Raises
+    ------
+    InvalidInput
+        With the name of the file.
+    """
     if str(source) == "-":
         data, kind = read_stdin(), "json"
     else:
         path = Path(source)
         data, kind = read_bytes(path), SUFFIXES.get(path.suffix.lower(), "json")
-    if kind == "npz" or data[:4] == NPZ_MAGIC:
-        from optsched.instance.archive import from_npz
-
-        with named(source):
-            return from_npz(data)
     with named(source), _no_collection():
-        return build_instance(_parse(data, kind))
+        if kind == "npz" or data[:4] == NPZ_MAGIC:
+            from optsched.instance.archive import from_npz
 
+            return from_npz(data)
+        if kind == "yaml":
+            from optsched.instance.yaml_text import parse_yaml
 
-def _parse(data: bytes, kind: str) -> object:
-    if kind == "yaml":
-        from optsched.instance.yaml_text import parse_yaml
-
-        return parse_yaml(data, "instance")
-    return parse_json(data, "instance")
+            return build(parse_yaml(data, what))
+        return build(parse_json(data, what))
 
 
 @contextmanager
@@ -99,4 +117,4 @@ def json_schema() -> dict[str, object]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema
 
 
-__all__ = ["InvalidInput", "instance_bytes", "json_schema", "kind_of", "pretty_json", "read_instance"]
+__all__ = ["InvalidInput", "instance_bytes", "json_schema", "kind_of", "pretty_json", "read_file", "read_instance"]

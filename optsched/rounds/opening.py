@@ -10,8 +10,8 @@ from typing import Any
 from optsched.assembly import load
 from optsched.errors import UsageError
 from optsched.instance import Instance
-from optsched.instance.files import NPZ_MAGIC, SUFFIXES
-from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, validate
+from optsched.instance.files import read_file
+from optsched.instance.reading import validate
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.state import RoundState
 from optsched.rounds.state_document import read_state_document
@@ -51,21 +51,7 @@ def state_of(source: StateSource, policy: RoundPolicy | Mapping[str, Any] | None
 def _read(source: str | Path) -> RoundState | Instance:
     if isinstance(source, str) and source.startswith("@"):
         return load(source)
-    piped = str(source) == "-"
-    kind = "json" if piped else SUFFIXES.get(Path(source).suffix.lower(), "json")
-    if kind == "npz":
-        return load(source)
-    data = read_stdin() if piped else read_bytes(Path(source))
-    with named(source):
-        if data[:4] == NPZ_MAGIC:
-            from optsched.instance.archive import from_npz
-
-            return from_npz(data)
-        if kind == "yaml":
-            from optsched.instance.yaml_text import parse_yaml
-
-            return _of_document(parse_yaml(data, "state"))
-        return _of_document(parse_json(data, "state"))
+    return read_file(source, "state", _of_document)
 
 
 def _of_document(document: Any) -> RoundState | Instance:
