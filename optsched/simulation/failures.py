@@ -1,0 +1,82 @@
+"""Nodes that fail and come back."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from optsched.instance.cluster import Cluster
+from optsched.traces import NodeEvents
+
+SECONDS_PER_HOUR = 3600.0
+
+
+class NodeChanges:
+    """What happens to nodes, in the order of time: the events of a trace, and failures drawn as time goes by.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    events : NodeEvents
+    start : float
+        Seconds.
+    mean_hours : float, optional
+        Between two failures of a node, while it is up (exponential); None: there are none but those of the trace.
+    repair_hours : float
+        That a node is down afterwards.
+    seed : int
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        events: NodeEvents,
+        start: float,
+        mean_hours: float | None,
+        repair_hours: float,
+        seed: int,
+    ) -> None:
+        self._mean = None if mean_hours is None else mean_hours * SECONDS_PER_HOUR
+        self._repair = repair_hours * SECONDS_PER_HOUR
+        self._random = np.random.default_rng([seed, 1])
+        self._queue = [
+            (float(at), place, node, state, False)
+            for place, (at, node, state) in enumerate(zip(events.at, events.node, events.state, strict=True))
+        ]
+        self.told = len(self._queue)
+        self._number = len(self._queue)
+        if self._mean is not None:
+            names = [pool.node_name(row) for pool in cluster.pools for row in range(len(pool.node_gpus))]
+            for name, wait in zip(names, self._random.exponential(self._mean, len(names)).tolist(), strict=True):
+                self._push(start + wait, name, "down")
+        heapq.heapify(self._queue)
+
+    def _push(self, at: float, node: str, state: str) -> None:
+        heapq.heappush(self._queue, (at, self._number, node, state, True))
+        self._number += 1
+
+    @property
+    def next(self) -> float:
+        """When something happens next; inf if nothing does."""
+        return self._queue[0][0] if self._queue else float("inf")
+
+    @property
+    def lies_ahead(self) -> bool:
+        """Whether a node of the trace's events, or one that failed, still changes: failures alone never end."""
+        return any(state != "down" or not drawn for _, _, _, state, drawn in self._queue)
+
+    def ahead(self, until: float) -> list[tuple[float, str, str]]:
+        """What happens before ``until``, without taking it."""
+        return sorted((at, node, state) for at, _, node, state, _ in self._queue if at < until)
+
+    def until(self, now: float) -> list[tuple[float, str, str]]:
+        """Take what happens up to ``now``: (seconds, node, state)."""
+        found = []
+        while self._queue and self._queue[0][0] <= now:
+            at, _, node, state, drawn = heapq.heappop(self._queue)
+            found.append((at, node, state))
+            if drawn and self._mean is not None:
+                wait = self._repair if state == "down" else float(self._random.exponential(self._mean))
+                self._push(at + wait, node, "up" if state == "down" else "down")
+        return found

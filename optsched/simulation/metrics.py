@@ -1,0 +1,113 @@
+"""Numbers that describe a simulation; what cannot be said is None, never a filler."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray
+from optsched.simulation.fairness import RHO, finish_time_ratios
+from optsched.simulation.result import Simulation
+
+SECONDS_PER_HOUR = 3600.0
+JOULES_PER_KWH = 3.6e6
+
+
+def metrics(simulation: Simulation, *, rho: RHO = "isolated", unfair: float = 1.0) -> dict[str, float | None]:
+    """What is told of a simulation.
+
+    Parameters
+    ----------
+    simulation : Simulation
+    rho : str
+        Which published definition of the finish-time ratio counts (`finish_time_ratios`).
+    unfair : float
+        A job is unfairly treated where its ratio is larger than this: 1 in Themis and Sia, 1.05 in Shockwave.
+
+    Returns
+    -------
+    dict
+        ``jobs`` (measured), ``completed``; ``mean_jct``, ``p50_jct``, ``p99_jct`` (s); ``makespan`` (s, from the first
+        arrival to the last end of all jobs); ``utilisation`` (part of the GPU time of the nodes that are up that GPUs
+        were held, until then); ``mean_rho``, ``worst_rho``, ``unfair_fraction``; ``deadlines_met`` (part of the jobs
+        that have one); ``gpu_hours`` and ``gpu_hours_per_job``; ``restarts_per_job`` (starts after the first);
+        ``cost`` (USD), ``energy`` (kWh, where all pools state their power); ``lost_steps``; ``fragmentation`` (part of
+        the free GPU time that is free on nodes in use); ``mean_queue`` (jobs that wait), ``mean_contention`` (jobs
+        there); ``rounds``, ``solves``, ``fallbacks``, ``mean_solve_ms``, ``p99_solve_ms`` (wall time of a plan).
+    """
+    table, log = simulation.trace.instance.jobs_table, simulation.jobs
+    counted = simulation.measured
+    done = counted & simulation.completed
+    jct = simulation.completion_times[done]
+    ratios = finish_time_ratios(simulation, rho)[done]
+    known = ~np.isnan(ratios)
+    due = counted & np.isfinite(table.deadline)
+    with np.errstate(invalid="ignore"):
+        met = log.finish[due] <= table.deadline[due] * (1 + 1e-12)
+    started = counted & (log.starts > 0)
+    return {
+        "jobs": int(counted.sum()),
+        "completed": int(done.sum()),
+        "mean_jct": _mean(jct),
+        "p50_jct": _quantile(jct, 0.5),
+        "p99_jct": _quantile(jct, 0.99),
+        "makespan": _makespan(simulation),
+        "mean_rho": _mean(ratios[known]),
+        "worst_rho": float(ratios[known].max()) if known.any() else None,
+        "unfair_fraction": _mean((ratios[known] > unfair).astype(float)),
+        "deadlines_met": _mean(met.astype(float)),
+        "gpu_hours": float(log.gpu_seconds[counted].sum()) / SECONDS_PER_HOUR,
+        "gpu_hours_per_job": _mean(log.gpu_seconds[counted] / SECONDS_PER_HOUR),
+        "restarts_per_job": _mean((log.starts[started] - 1).astype(float)),
+        "cost": _cost(simulation, counted),
+        "lost_steps": float(log.lost[counted].sum()),
+        **_over_time(simulation),
+    }
+
+
+def _over_time(simulation: Simulation) -> dict[str, float | None]:
+    """What is told of rounds."""
+    rounds, pools = simulation.rounds, simulation.trace.instance.cluster.pools
+    length = rounds.end - rounds.start
+    there = (rounds.gpus * length[:, np.newaxis]).sum(axis=0)
+    busy = rounds.busy.sum(axis=0)
+    seconds, free = float(length.sum()), float(there.sum() - busy.sum())
+    power: list[tuple[float | None, float | None]] = [(pool.watts_per_gpu, pool.watts_idle) for pool in pools]
+    joules = [
+        on * used + idle * max(all_of - used, 0.0)
+        for (on, idle), used, all_of in zip(power, busy.tolist(), there.tolist(), strict=True)
+        if on is not None and idle is not None
+    ]
+    planned = rounds.seconds[rounds.solved] * 1e3
+    return {
+        "utilisation": float(busy.sum() / there.sum()) if there.sum() > 0 else None,
+        "energy": sum(joules) / JOULES_PER_KWH if len(joules) == len(pools) else None,
+        "fragmentation": float((rounds.stranded * length).sum() / free) if free > 0 else None,
+        "mean_queue": float((rounds.waiting * length).sum() / seconds) if seconds > 0 else None,
+        "mean_contention": float(((rounds.waiting + rounds.running) * length).sum() / seconds) if seconds > 0 else None,
+        "rounds": len(rounds),
+        "solves": int(rounds.solved.sum()),
+        "fallbacks": int(rounds.fallback.sum()),
+        "mean_solve_ms": _mean(planned),
+        "p99_solve_ms": _quantile(planned, 0.99),
+    }
+
+
+def _makespan(simulation: Simulation) -> float | None:
+    """Of all jobs; None where some never end."""
+    finish = simulation.jobs.finish
+    if not len(finish) or np.isnan(finish).any():
+        return None
+    return float(finish.max() - simulation.trace.instance.jobs_table.arrival.min())
+
+
+def _cost(simulation: Simulation, counted: BoolArray) -> float | None:
+    priced = all(pool.cost_per_gpu_hour is not None for pool in simulation.trace.instance.cluster.pools)
+    return float(simulation.jobs.cost[counted].sum()) if priced else None
+
+
+def _mean(values: FloatArray) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _quantile(values: FloatArray, part: float) -> float | None:
+    return float(np.quantile(values, part)) if len(values) else None

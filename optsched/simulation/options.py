@@ -1,0 +1,69 @@
+"""What a simulation is like, beside its trace and its policy."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from optsched.instance.documents import Count, Document, NonNegative, Positive, PositiveCount, Share
+
+
+class SimulationOptions(Document):
+    """Options of `optsched.simulate`; times in seconds.
+
+    Attributes
+    ----------
+    mode : str
+        ``rounds``: whole jobs on whole GPUs, as a `Scheduler` plans them. ``fluid``: between two events every job gets
+        exactly what the allocation says. ``gavel``: rounds by the rules of Gavel's simulator, for comparison.
+    replan : str
+        ``rounds``: a plan every round. ``events``: besides, whenever a job arrives or ends or a node changes, so that
+        what becomes free is used at once.
+    round : float, optional
+        Length of a round, in the place of the instance's.
+    warm_up, cool_down : float
+        Parts of the jobs, by arrival, at the beginning and the end of the trace that do not count in the metrics.
+    until : float, optional
+        Seconds after the first arrival at which the simulation ends, whatever still runs.
+    noise : float
+        Standard deviation of the log of each job's true rate around that of its performance model.
+    observe : bool
+        Whether the scheduler is told the true rates of the jobs that run, after each round.
+    failures : float, optional
+        Mean hours between two failures of a node (exponential), beside those of the trace.
+    repair : float
+        Hours that a node that failed is down.
+    checkpoint : float, optional
+        Seconds that a job runs between two checkpoints; what it did since the last is lost with a node. By default a
+        round. A job that is stopped by a plan loses nothing but its restart cost.
+    restart_cost : float, optional
+        Seconds without progress after each start but the first, in the place of the jobs' own.
+    reset_interval : float
+        Mode ``gavel``: seconds between two allocations at least.
+    pool_order : str
+        Mode ``gavel``: pools are visited in the order of the instance (``listed``) or a new random one each round
+        (``random``), as there for policies that do not know throughputs.
+    segments : bool
+        Whether who held what and when is kept (for Gantt charts).
+    seed : int
+        Of noise, failures and random orders; the policy has one of its own.
+    """
+
+    mode: Literal["rounds", "fluid", "gavel"] = "rounds"
+    replan: Literal["rounds", "events"] = "rounds"
+    round: Positive | None = None
+    warm_up: Share | Literal[0] = 0
+    cool_down: Share | Literal[0] = 0
+    until: Positive | None = None
+    noise: NonNegative = 0.0
+    observe: bool = False
+    failures: Positive | None = None
+    repair: Positive = 1.0
+    checkpoint: Positive | None = None
+    restart_cost: NonNegative | None = None
+    reset_interval: NonNegative = Field(default=1920.0)
+    pool_order: Literal["listed", "random"] = "listed"
+    segments: bool = True
+    most_rounds: PositiveCount = 10_000_000
+    seed: Count = 0

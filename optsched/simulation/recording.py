@@ -1,0 +1,135 @@
+"""Writing down what happens in a simulation, round by round, as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray, group_rows
+from optsched.instance import Instance
+from optsched.simulation.result import JobLog, RoundLog, Segments
+
+SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Stint:
+    """What runs for some time; arrays of length k, one entry per job.
+
+    Attributes
+    ----------
+    job, pool, gpus, nodes, first_gpu : IntArray
+        As in `Segments`.
+    share : FloatArray
+        Part of its GPUs that counts as the job's own: a half where two jobs share them.
+    start, end : FloatArray
+        Seconds; the GPUs are held in between.
+    fresh : IntArray
+        1 where the job was put on these GPUs at the start of it, else 0.
+    """
+
+    job: IntArray
+    pool: IntArray
+    gpus: IntArray
+    nodes: IntArray
+    first_gpu: IntArray
+    share: FloatArray
+    start: FloatArray
+    end: FloatArray
+    fresh: IntArray
+
+
+class Recorder:
+    """Sums over jobs, and what each round was."""
+
+    def __init__(self, instance: Instance, segments: bool = True) -> None:
+        count = len(instance.jobs_table)
+        pools = instance.cluster.pools
+        self._pools = len(pools)
+        self._price = np.array([pool.cost_per_gpu_hour or 0.0 for pool in pools])
+        self.first_start, self.finish = np.full(count, np.nan), np.full(count, np.nan)
+        self.held, self.gpu_seconds, self.cost = np.zeros(count), np.zeros(count), np.zeros(count)
+        self.starts = np.zeros(count, np.int64)
+        self._rounds: list[tuple[float, float, int, int, FloatArray, FloatArray, float, float, bool, bool]] = []
+        self._stints: list[Stint] | None = [] if segments else None
+
+    def stint(self, stint: Stint) -> FloatArray:
+        """What ran for some time; returns GPU seconds by pool."""
+        seconds = stint.end - stint.start
+        gpu_seconds = seconds * stint.gpus * stint.share
+        job = stint.job
+        self.held[job] += seconds
+        self.gpu_seconds[job] += gpu_seconds
+        self.cost[job] += gpu_seconds * self._price[stint.pool] / SECONDS_PER_HOUR
+        self.starts[job] += stint.fresh
+        self.first_start[job] = np.fmin(self.first_start[job], stint.start)
+        if self._stints is not None and len(job):
+            self._stints.append(stint)
+        return np.bincount(stint.pool, gpu_seconds, minlength=self._pools).astype(np.float64)
+
+    def round(
+        self,
+        start: float,
+        end: float,
+        *,
+        running: int,
+        waiting: int,
+        busy: FloatArray,
+        gpus: FloatArray,
+        stranded: float = 0.0,
+        seconds: float = 0.0,
+        solved: bool = False,
+        fallback: bool = False,
+    ) -> None:
+        """One round, as `RoundLog` has it."""
+        self._rounds.append((start, end, running, waiting, busy, gpus, stranded, seconds, solved, fallback))
+
+    def jobs(self, steps_done: FloatArray, lost: FloatArray) -> JobLog:
+        """What became of the jobs."""
+        return JobLog(
+            self.first_start, self.finish, steps_done, self.held, self.gpu_seconds, self.starts, lost, self.cost
+        )
+
+    def rounds(self) -> RoundLog:
+        """What the rounds were."""
+        start, end, running, waiting, busy, gpus, stranded, seconds, solved, fallback = (
+            zip(*self._rounds, strict=True) if self._rounds else ([],) * 10
+        )
+        return RoundLog(
+            np.array(start, float), np.array(end, float), np.array(running, np.int64), np.array(waiting, np.int64),
+            np.array(busy, float).reshape(-1, self._pools), np.array(gpus, float).reshape(-1, self._pools),
+            np.array(stranded, float), np.array(seconds, float), np.array(solved, bool), np.array(fallback, bool),
+        )  # fmt: skip
+
+    def segments(self) -> Segments:
+        """Who held what: the stints of one job that follow each other on the same GPUs are one."""
+        none = np.zeros(0, np.int64)
+        if not self._stints:
+            return Segments(none, none.astype(float), none.astype(float), none, none, none, none)
+        job, pool, gpus, nodes, first, fresh = (
+            np.concatenate([getattr(stint, name) for stint in self._stints])
+            for name in ("job", "pool", "gpus", "nodes", "first_gpu", "fresh")
+        )
+        start = np.concatenate([stint.start for stint in self._stints])
+        end = np.concatenate([stint.end for stint in self._stints])
+        order = np.lexsort((start, job))
+        same = np.ones(max(len(order) - 1, 0), bool)
+        for column in (job, pool, gpus, nodes, first):
+            same &= column[order[1:]] == column[order[:-1]]
+        same &= (start[order[1:]] <= end[order[:-1]]) & (fresh[order[1:]] == 0)
+        begins = order[np.flatnonzero(np.append(True, ~same))]
+        ends = order[np.flatnonzero(np.append(~same, True))]
+        by_start = np.lexsort((job[begins], start[begins]))
+        begins, ends = begins[by_start], ends[by_start]
+        return Segments(job[begins], start[begins], end[ends], pool[begins], gpus[begins], nodes[begins], first[begins])
+
+
+def spread_of(owner: IntArray, gpu: IntArray, node: IntArray, count: int) -> tuple[IntArray, IntArray]:
+    """Nodes that the GPUs of each of ``count`` owners are spread over, and the lowest of its GPUs (-1 for none)."""
+    first = np.full(count, np.iinfo(np.int64).max)
+    np.minimum.at(first, owner, gpu)
+    pairs = group_rows([owner, node], len(owner)).first
+    return np.bincount(owner[pairs], minlength=count).astype(np.int64), np.where(
+        first == np.iinfo(np.int64).max, -1, first
+    )

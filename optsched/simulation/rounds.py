@@ -1,0 +1,220 @@
+"""Round mode: what a scheduler plans is carried out, event by event."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.errors import UsageError
+from optsched.instance.cluster import UP
+from optsched.rounds.policy import RoundPolicy
+from optsched.simulation.failures import NodeChanges
+from optsched.simulation.options import SimulationOptions
+from optsched.simulation.recording import Recorder, Stint
+from optsched.simulation.scheduled import Running, Scheduled
+from optsched.simulation.truth import Truth
+from optsched.simulation.world import World
+from optsched.traces import Trace
+
+IDLE_ROUNDS = 200
+"""Rounds in a row in which nothing runs, though jobs wait and nothing lies ahead, until the rest is given up."""
+EARLY = 1e-9
+"""A round grid is met to within this part of a round."""
+
+
+class Rounds:
+    """A trace under a scheduler.
+
+    Parameters
+    ----------
+    trace : Trace
+    policy : RoundPolicy
+    options : SimulationOptions
+    truth : Truth
+    """
+
+    def __init__(self, trace: Trace, policy: RoundPolicy, options: SimulationOptions, truth: Truth) -> None:
+        instance = trace.instance
+        self.options, self.truth, self.instance = options, truth, instance
+        self.world = World(truth, options.noise, options.seed)
+        self.arrival = effective_arrivals(trace)
+        self.origin = float(self.arrival.min(initial=np.inf)) if len(self.arrival) else instance.now
+        begun = replace(
+            instance, now=min(instance.now, self.origin), jobs_table=replace(instance.jobs_table, running={})
+        )
+        self.scheduled = Scheduled(trace, begun, policy.model_copy(update={"progress": False}))
+        self.changes = NodeChanges(
+            instance.cluster, trace.node_events, self.origin, options.failures, options.repair, options.seed
+        )
+        self.recorder = Recorder(instance, options.segments)
+        self.notices: list[str] = []
+        self.arrived = np.zeros(len(self.arrival), bool)
+        self.gone = np.zeros(len(self.arrival), bool)
+        self.begun = np.full(len(self.arrival), np.nan)
+
+    def run(self) -> None:
+        """Everything, until all jobs are complete, or nothing can happen any more."""
+        length, end = self.instance.round, self.options.until
+        end = np.inf if end is None else self.origin + end
+        now, grid, idle, number = self.origin, self.origin, 0, 0
+        while not self.gone.all() and now < end:
+            number += 1
+            if number > self.options.most_rounds:
+                raise UsageError(f"the simulation took more than {self.options.most_rounds} rounds; see most_rounds")
+            self._take_changes(now)
+            self._take_arrivals(now)
+            if not len(self.scheduled.rows):
+                ahead = self.arrival[~self.arrived].min(initial=np.inf)
+                now, grid = ahead, ahead  # a scheduler without jobs wakes when one comes
+                continue
+            started = time.perf_counter()
+            plan, solved = self.scheduled.plan(now)
+            seconds = time.perf_counter() - started
+            running = self.scheduled.running(plan)
+            while grid <= now + EARLY * length:
+                grid += length
+            until = min(grid, end)
+            busy, until = self._carry_out(running, now, until)
+            self._record(running, busy, now, until, seconds, solved, plan.fallback is not None)
+            idle = idle + 1 if not len(running.job) else 0
+            if idle > IDLE_ROUNDS and not self._lies_ahead():
+                waiting = len(self.scheduled.rows)
+                self.notices.append(f"{waiting} jobs wait, nothing runs and nothing lies ahead: given up at {now:g} s")
+                break
+            now = until
+        if not self.gone.all() and now >= end:
+            self.notices.append(f"ended at {end - self.origin:g} s after the first arrival, as asked for")
+
+    def _lies_ahead(self) -> bool:
+        return bool((~self.arrived).any()) or self.changes.lies_ahead
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def _take_changes(self, now: float) -> None:
+        """Nodes that changed up to now; who ran on one that failed has been stopped already (`_carry_out`)."""
+        for _, node, state in self.changes.until(now):
+            self.scheduled.nodes({node: state}, now)
+
+    def _take_arrivals(self, now: float) -> None:
+        come = np.flatnonzero(~self.arrived & (self.arrival <= now))
+        done = self.world.finished[self.scheduled.rows]
+        self.gone[self.scheduled.rows[done]] = True
+        self.arrived[come] = True
+        without = come[self.world.steps[come] <= 0]
+        if len(without):
+            self.gone[without], self.recorder.finish[without] = True, self.arrival[without]
+            come = come[self.world.steps[come] > 0]
+        self.scheduled.exchange(done, come)
+        self.scheduled.progress(self.world.done)
+        if len(self.truth.regimes):
+            self.scheduled.regimes(self.world.stage)
+
+    def _carry_out(self, running: Running, now: float, until: float) -> tuple[FloatArray, float]:
+        """Let run what runs; GPU seconds by pool, and when the next plan is made."""
+        job, world = running.job, self.world
+        again = running.fresh & (self.recorder.starts[job] > 0)
+        cost = self.instance.jobs_table.restart_cost[job]
+        if self.options.restart_cost is not None:
+            cost = np.full(len(job), self.options.restart_cost)
+        world.resumes[job[again]] = now + cost[again]
+        self.begun[job[running.fresh]] = now
+        place = (running.partner, running.pool, running.gpus, running.nodes)
+        rate = world.rates(job, *place, running.speed)
+        before = world.done[job]
+        if self.options.replan == "events":
+            until = min(until, self._next_event(running, rate, now, until))
+        stop, broken = self._stops(running, until)
+        ends = world.run(job, rate, place, now, stop)
+        self._fall_back(running, broken, rate, ends, before, now)
+        finished = world.finished[job]
+        self.recorder.finish[job[finished]] = ends[finished]
+        if self.options.observe and len(job):
+            self.scheduled.observe(job, rate)
+        shared = running.partner >= 0
+        stint = Stint(
+            job, running.pool, running.gpus, running.nodes, running.first_gpu, np.where(shared, 0.5, 1.0),
+            np.full(len(job), now), ends, running.fresh.astype(np.int64),
+        )  # fmt: skip
+        return self.recorder.stint(stint), until
+
+    def _next_event(self, running: Running, rate: FloatArray, now: float, until: float) -> float:
+        """When something happens at which a plan is made at once: a job ends or comes, or a node changes."""
+        job = running.job
+        left = np.maximum(self.world.steps[job] - self.world.done[job], 0.0)
+        plain = self.world.truth.next_change(job, self.world.stage[job])
+        left = np.minimum(left, np.maximum(plain - self.world.done[job], 0.0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = np.maximum(self.world.resumes[job], now) + np.where(rate > 0, left / rate, np.inf)
+        coming = self.arrival[~self.arrived].min(initial=np.inf)
+        event = min(float(ends.min(initial=np.inf)), float(coming), self.changes.next)
+        return event if event > now else until
+
+    def _stops(self, running: Running, until: float) -> tuple[FloatArray, BoolArray]:
+        """When each job that runs is stopped at the latest, and whether a node breaks it off."""
+        stop = np.full(len(running.job), until)
+        node = self.instance.cluster.numbering.node_of(running.gpu)
+        names = self.instance.cluster.numbering.by_name
+        for at, name, state in self.changes.ahead(until):
+            if state == "down":
+                hit = running.owner[node == names[name]]
+                stop[hit] = np.minimum(stop[hit], at)
+        return stop, stop < until
+
+    def _fall_back(
+        self, running: Running, broken: BoolArray, rate: FloatArray, ends: FloatArray, before: FloatArray, now: float
+    ) -> None:
+        """Jobs whose node failed lose what they did since their last checkpoint, and wait."""
+        broken = broken & ~self.world.finished[running.job]
+        if not broken.any():
+            return
+        job = running.job[broken]
+        every = self.options.checkpoint
+        if every is None:
+            lost = self.world.done[job] - before[broken]
+        else:
+            ran = ends[broken] - np.maximum(self.begun[job], self.world.resumes[job])
+            lost = np.where(ran > 0, np.mod(ran, every), 0.0) * rate[broken]
+        self.world.lose(job, np.maximum(lost, 0.0))
+        mask = np.zeros(len(self.gone), bool)
+        mask[job] = True
+        self.scheduled.interrupted(mask)
+
+    # --- what is written down -----------------------------------------------------------------------------------------
+
+    def _record(
+        self, running: Running, busy: FloatArray, now: float, until: float, seconds: float, solved: bool, fallback: bool
+    ) -> None:
+        cluster = self.scheduled.state.instance.cluster
+        up = [np.where(pool.node_state == UP, pool.node_gpus, 0) for pool in cluster.pools]
+        there = np.array([sizes.sum() for sizes in up], float)
+        used = np.bincount(
+            cluster.numbering.node_of(running.gpu[_once(running.gpu)]), minlength=cluster.numbering.nodes
+        )
+        size = np.concatenate([*up, np.zeros(0, np.int64)])
+        stranded = float(np.maximum(size - used, 0)[used > 0].sum())
+        self.recorder.round(
+            now, until, running=len(running.job), waiting=len(self.scheduled.rows) - len(running.job), busy=busy,
+            gpus=there, stranded=stranded, seconds=seconds, solved=solved, fallback=fallback,
+        )  # fmt: skip
+
+
+def _once(values: IntArray) -> IntArray:
+    """Place of each value where it first appears: GPUs that two jobs share count once."""
+    return np.unique(values, return_index=True)[1]
+
+
+def effective_arrivals(trace: Trace) -> FloatArray:
+    """Arrivals, none before those of the predecessors."""
+    table = trace.instance.jobs_table
+    arrival = table.arrival.copy()
+    changed = bool(table.after)
+    while changed:
+        changed = False
+        for job, before in table.after.items():
+            latest = max(float(arrival[row]) for row in before)
+            if latest > arrival[job]:
+                arrival[job], changed = latest, True
+    return arrival

@@ -1,0 +1,195 @@
+"""The scheduler in a simulation: its state, told what happens, and its plans as arrays over the jobs of the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.assembly import constraints_in_force
+from optsched.instance import Instance, with_jobs
+from optsched.instance.tables import JobTable
+from optsched.registry import load_formulation
+from optsched.rounds.allocating import Recorded
+from optsched.rounds.events import Nodes, Observe
+from optsched.rounds.living import Living
+from optsched.rounds.plan import Plan, Verdict
+from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.state import RoundState
+from optsched.rounds.transitions import stopped, with_instance
+from optsched.simulation.recording import spread_of
+from optsched.traces import Trace
+
+TIMELY = frozenset({"steps_left", "arrival", "isolated_time", "deadline", "soft_deadline"})
+"""Job arrays that change from round to round, or mean something else, though nothing happens."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """What runs in a round; arrays over the jobs that do, by their rows in the trace.
+
+    Attributes
+    ----------
+    job, partner : IntArray, shape (k,)
+        The partner is the job that shares the GPUs, -1 for none.
+    pool, gpus, nodes, first_gpu : IntArray, shape (k,)
+    speed : FloatArray, shape (k,)
+        steps/s that the scheduler reckons with.
+    fresh : BoolArray, shape (k,)
+        Put on these GPUs in this round.
+    owner, gpu : IntArray
+        GPUs one by one: the place of the job in these arrays, and the number of the GPU.
+    """
+
+    job: IntArray
+    partner: IntArray
+    pool: IntArray
+    gpus: IntArray
+    nodes: IntArray
+    first_gpu: IntArray
+    speed: FloatArray
+    fresh: BoolArray
+    owner: IntArray
+    gpu: IntArray
+
+
+class Scheduled:
+    """A `Living` scheduler over the jobs of a trace that are there.
+
+    Attributes
+    ----------
+    rows : IntArray
+        Row in the trace of each job that the scheduler knows.
+    """
+
+    def __init__(self, trace: Trace, instance: Instance, policy: RoundPolicy) -> None:
+        nobody = with_jobs(instance, np.zeros(0, np.int64))
+        self._source = instance
+        self._regimes = trace.regimes
+        self.rows: IntArray = np.zeros(0, np.int64)
+        self.living = Living(RoundState.first(nobody, policy))
+        self._last: Recorded | None = None
+        self._lasting = _lasts(policy, instance)
+
+    @property
+    def state(self) -> RoundState:
+        """The state of the scheduler."""
+        return self.living.state
+
+    # --- what it is told ----------------------------------------------------------------------------------------------
+
+    def exchange(self, gone: BoolArray, come: IntArray) -> None:
+        """Jobs leave (a mask of those known) and others come (rows of the trace)."""
+        if not gone.any() and not len(come):
+            return
+        kept = np.flatnonzero(~gone)
+        state = self.state
+        added = _arriving(self._source, come) if len(come) else None
+        self.living.state = with_instance(state, with_jobs(state.instance, kept, added), kept)
+        self.rows = np.concatenate([self.rows[kept], come])
+        self._last = None
+
+    def progress(self, steps_done: FloatArray) -> None:
+        """Steps that the jobs of the trace have done."""
+        self._change(steps_done=steps_done[self.rows])
+
+    def regimes(self, stage: IntArray) -> None:
+        """The stage of each job of the trace: from its first regime on, a job has the rates of another workload."""
+        jobs = self.rows
+        later = np.flatnonzero(stage[jobs] > 0)
+        table = self.state.instance.jobs_table
+        first = np.searchsorted(self._regimes.job, jobs[later])
+        workload, rates = table.workload.copy(), table.rates.copy()
+        workload[later] = self._regimes.workload[first + stage[jobs[later]] - 1]
+        rates[later] = -1
+        if (workload != table.workload).any():
+            self._change(workload=workload, rates=rates)
+            self._last = None
+
+    def _change(self, **arrays: IntArray | FloatArray) -> None:
+        state = self.state
+        table: JobTable = replace(state.instance.jobs_table, **arrays)  # type: ignore[arg-type]
+        self.living.state = replace(state, instance=replace(state.instance, jobs_table=table))
+
+    def nodes(self, states: Mapping[str, str], now: float) -> None:
+        """Nodes change their states; what runs on those that are down has stopped."""
+        event = Nodes.model_validate({"states": dict(states), "now": max(now, self.state.now)})
+        self.living.accept(self.living.after(event))
+        self._last = None
+
+    def interrupted(self, jobs: BoolArray) -> None:
+        """Jobs (a mask of those of the trace) do not run any more."""
+        self.living.state = stopped(self.state, jobs[self.rows])
+
+    def observe(self, job: IntArray, rate: FloatArray) -> None:
+        """True rates (steps/s) of jobs of the trace that run."""
+        place = np.full(len(self._source.jobs_table), -1, np.int64)
+        place[self.rows] = np.arange(len(self.rows))
+        names = self.state.instance.jobs_table.names
+        told = {
+            names[int(place[row])]: {"throughput": value}
+            for row, value in zip(job.tolist(), rate.tolist(), strict=True)
+            if place[row] >= 0 and value > 0
+        }
+        if told:
+            self.living.accept(self.living.after(Observe.model_validate({"jobs": told, "now": self.state.now})))
+            self._last = None
+
+    # --- what it says -------------------------------------------------------------------------------------------------
+
+    def plan(self, now: float) -> tuple[Plan, bool]:
+        """The plan from now on, carried out, and whether an allocation was made anew for it.
+
+        Where nothing has happened since the last allocation that could change it, it is not computed again.
+        """
+        known, warm = self._last, self.state.warm
+        state, plan = self.living.planned(now, recorded=known)
+        self.living.follow(state, plan)
+        if known is not None:
+            self.living.state = replace(self.state, warm=warm)
+        elif self._lasting and plan.fallback is None and not plan.stands and plan.recorded is None:
+            claimed = np.flatnonzero(plan.ledger.fraction > 0)
+            self._last = Recorded(key=plan.ledger.key[claimed], fraction=plan.ledger.fraction[claimed])
+        return plan, known is None
+
+    def running(self, plan: Plan) -> Running:
+        """What runs by a plan."""
+        held = list(plan.running.values())
+        mine = np.fromiter(plan.running, np.int64, len(held))
+        numbering = plan.instance.cluster.numbering
+        gpus = np.array([len(names) for _, names, _ in held], np.int64)
+        owner = np.repeat(np.arange(len(held), dtype=np.int64), gpus)
+        gpu = numbering.numbers(chain.from_iterable(names for _, names, _ in held))
+        nodes, first = spread_of(owner, gpu, numbering.node_of(gpu), len(held))
+        ledger = plan.ledger
+        pairs = ledger.key[ledger.runs & (ledger.partner >= 0)]
+        partner = np.full(len(self.rows), -1, np.int64)
+        partner[pairs[:, 0]], partner[pairs[:, 1]] = pairs[:, 1], pairs[:, 0]
+        beside = partner[mine]
+        return Running(
+            self.rows[mine], np.where(beside >= 0, self.rows[beside], -1),
+            np.array([pool for pool, _, _ in held], np.int64), gpus, nodes, first, plan.speed[mine],
+            np.isin(plan.verdict[mine], (Verdict.START, Verdict.MOVE)), owner, gpu,
+        )  # fmt: skip
+
+
+def _lasts(policy: RoundPolicy, instance: Instance) -> bool:
+    """Whether an allocation stays right as long as no job or node comes, goes or changes."""
+    if policy.ranking is not None or constraints_in_force(instance, policy.constraints):
+        return False
+    return not load_formulation(policy.formulation).reads & TIMELY and bool(instance.jobs_table.preemptible.all())
+
+
+def _arriving(source: Instance, rows: IntArray) -> Instance:
+    """Jobs of the trace that come, with the names of their predecessors, wherever these are."""
+    table = source.jobs_table
+    added = with_jobs(source, rows)
+    awaits = {
+        place: tuple(table.names[other] for other in table.after[row])
+        for place, row in enumerate(rows.tolist())
+        if row in table.after
+    }
+    return replace(added, jobs_table=replace(added.jobs_table, after={}, awaits=awaits)) if awaits else added

@@ -1,0 +1,96 @@
+"""`simulate`: a trace under a policy, from the first arrival to the last end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray
+from optsched.assembly import Performance, opened
+from optsched.instance import Instance
+from optsched.instance.reading import validate
+from optsched.rounds.allocating import check_policy
+from optsched.rounds.policy import RoundPolicy
+from optsched.simulation.options import SimulationOptions
+from optsched.simulation.result import Simulation
+from optsched.simulation.rounds import Rounds
+from optsched.simulation.truth import Truth
+from optsched.traces import Trace, load_trace
+
+
+def simulate(
+    trace: Trace | Instance | str | Path,
+    policy: RoundPolicy | Mapping[str, Any] | str = "max-min-fairness",
+    *,
+    performance: Performance | None = None,
+    truth: Performance | None = None,
+    **options: Any,
+) -> Simulation:
+    """Simulate a trace.
+
+    Parameters
+    ----------
+    trace : Trace, Instance, str or Path
+        Or what `optsched.load` takes.
+    policy : RoundPolicy, mapping or str
+        How rounds are decided; a name alone is that of a formulation or of a ranking.
+    performance : mapping or path, optional
+        What the scheduler believes of throughputs, in the place of the instance's own performance object.
+    truth : mapping or path, optional
+        What they are; by default the same as without ``performance``.
+    **options
+        `SimulationOptions`.
+
+    Raises
+    ------
+    InvalidInput, UsageError
+        The trace, the policy or the options make no sense.
+    """
+    chosen = validate(SimulationOptions, options, "options")
+    told = load_trace(trace)
+    decided = policy_of(policy)
+    instance = told.instance if chosen.round is None else replace(told.instance, round=chosen.round)
+    told = replace(told, instance=instance)
+    real = Truth(told, truth)
+    believed = replace(told, instance=opened(instance, performance))
+    check_policy(decided, believed.instance)
+    run = Rounds(believed, decided, chosen, real)
+    run.run()
+    return Simulation(
+        told, label(decided), chosen.model_dump(exclude_defaults=True), measured(run.arrival, chosen),
+        run.recorder.jobs(run.world.done, run.world.lost), run.recorder.rounds(), run.recorder.segments(),
+        tuple(run.notices),
+    )  # fmt: skip
+
+
+def policy_of(policy: RoundPolicy | Mapping[str, Any] | str) -> RoundPolicy:
+    """A policy from what callers say of it: a name is a ranking's or a formulation's."""
+    if isinstance(policy, RoundPolicy):
+        return policy
+    if isinstance(policy, str):
+        from optsched.registry import names
+
+        kind = "ranking" if policy in names("ranking") and policy not in names("formulation") else "formulation"
+        policy = {kind: policy}
+    return validate(RoundPolicy, dict(policy), "policy")
+
+
+def label(policy: RoundPolicy) -> str:
+    """A policy in a word."""
+    options = ",".join(f"{name}={value}" for name, value in policy.options.items())
+    return (policy.ranking or policy.formulation) + (f"({options})" if options else "")
+
+
+def measured(arrival: FloatArray, options: SimulationOptions) -> BoolArray:
+    """Jobs between warm-up and cool-down, by their place in the order of arrival."""
+    count = len(arrival)
+    place = np.empty(count, np.int64)
+    place[np.argsort(arrival, kind="stable")] = np.arange(count)
+    inside: BoolArray = (place >= np.ceil(options.warm_up * count)) & (
+        place < np.floor((1.0 - options.cool_down) * count)
+    )
+    return inside

@@ -1,0 +1,124 @@
+"""How fast jobs really are: rates of every stage of every job, whatever a scheduler believes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.assembly import Performance, compile, model_of, opened
+from optsched.candidates import Candidates
+from optsched.instance import Instance
+from optsched.instance.tables import ARRAY_FIELDS, JobNames
+from optsched.traces import Regimes, Trace
+
+
+class Truth:
+    """Rates of a trace's jobs by stage: stage 0 is how a job begins, each of its regimes is a further one.
+
+    Attributes
+    ----------
+    candidates : Candidates
+        Of an instance whose first rows are the jobs, followed by one row for each regime.
+    """
+
+    def __init__(self, trace: Trace, performance: Performance | None = None) -> None:
+        instance = opened(trace.instance, performance)
+        self.jobs = len(trace.instance.jobs_table)
+        self.regimes = trace.regimes
+        staged = _with_regimes(instance, trace.regimes)
+        self.candidates: Candidates = compile(staged, model_of(staged), future=True, later_nodes=True)
+
+    def row(self, job: IntArray, stage: IntArray) -> IntArray:
+        """Row of jobs in their stages (0, 1, ...)."""
+        return np.where(stage > 0, self.jobs + self._first_regime[job] + stage - 1, job)
+
+    @cached_property
+    def _first_regime(self) -> IntArray:
+        return np.searchsorted(self.regimes.job, np.arange(self.jobs)).astype(np.int64)
+
+    @cached_property
+    def stages(self) -> IntArray:
+        """Number of regimes of each job."""
+        return np.bincount(self.regimes.job, minlength=self.jobs).astype(np.int64)
+
+    def next_change(self, job: IntArray, stage: IntArray) -> FloatArray:
+        """Steps done at which the next stage of jobs begins; inf behind the last."""
+        ahead = stage < self.stages[job]
+        place = np.where(ahead, self._first_regime[job] + stage, 0)
+        return np.where(ahead, self.regimes.after[place], np.inf) if len(self.regimes) else np.full(len(job), np.inf)
+
+    # --- rates ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _keys(self) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Columns by (kind, partner, pool, GPUs, nodes) as sorted numbers, with the rates of kind and partner."""
+        columns = self.candidates.columns
+        generated = np.flatnonzero((columns.option < 0) & (columns.workers == 0))
+        key = self._key(*(getattr(columns, name)[generated] for name in ("kind", "partner", "pool", "gpus", "nodes")))
+        order = np.argsort(key, kind="stable")
+        return key[order], columns.rate[generated[order]], columns.partner_rate[generated[order]]
+
+    def _key(self, kind: IntArray, partner: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray) -> IntArray:
+        kinds, pools = len(self.candidates.kinds) + 1, len(self.candidates.instance.cluster.pools) + 1
+        widest = int(self.candidates.columns.gpus.max(initial=0)) + 2
+        key: IntArray = (((kind * kinds + partner + 1) * pools + pool + 1) * widest + gpus) * widest + np.minimum(
+            nodes, widest - 1
+        )
+        return key
+
+    def rates(self, row: IntArray, partner: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray) -> FloatArray:
+        """steps/s of rows (`row`) beside a partner (-1: alone) on so many GPUs of a pool; NaN where none is known."""
+        of_job = self.candidates.kinds.of_job
+        mine, other = of_job[row], np.where(partner >= 0, of_job[partner], -1)
+        swapped = (partner >= 0) & (other < mine)
+        key, rate, beside = self._keys
+        wanted = self._key(np.where(swapped, other, mine), np.where(swapped, mine, other), pool, gpus, nodes)
+        if not len(key):
+            return np.full(len(row), np.nan)
+        place = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+        found = np.where(swapped, beside[place], rate[place])
+        return np.where(key[place] == wanted, found, np.nan)
+
+    @cached_property
+    def alone(self) -> FloatArray:
+        """steps/s of each row on each pool, at the smallest number of GPUs that it may have, shape (rows, pools)."""
+        columns, kinds = self.candidates.columns, self.candidates.kinds
+        pools = len(self.candidates.instance.cluster.pools)
+        gang = self.candidates.instance.jobs_table.gpus_min
+        of_kind = np.full(len(kinds), np.iinfo(np.int64).max)
+        np.minimum.at(of_kind, kinds.of_job, gang)
+        usual = np.flatnonzero((columns.partner < 0) & (columns.pool >= 0) & (columns.gpus == of_kind[columns.kind]))
+        table = np.zeros((len(kinds), pools))
+        np.maximum.at(table, (columns.kind[usual], columns.pool[usual]), columns.rate[usual])
+        return table[kinds.of_job]
+
+    def seconds(self, rate: FloatArray, job: IntArray | None = None) -> FloatArray:
+        """Seconds that jobs take from first to last step if every row runs at ``rate`` (steps/s, one per row)."""
+        table = self.candidates.instance.jobs_table
+        jobs = np.arange(self.jobs) if job is None else job
+        total, begun = np.zeros(len(jobs)), np.zeros(len(jobs))
+        for stage in range(int(self.stages[jobs].max(initial=0)) + 1):
+            live = stage <= self.stages[jobs]
+            at = np.full(len(jobs), stage)
+            until = np.minimum(self.next_change(jobs, at), table.steps[jobs])
+            with np.errstate(divide="ignore", invalid="ignore"):
+                part = np.maximum(until - begun, 0.0) / rate[self.row(jobs, np.where(live, at, 0))]
+            total += np.where(live, part, 0.0)
+            begun = np.where(live, np.maximum(begun, until), begun)
+        return total
+
+
+def _with_regimes(instance: Instance, regimes: Regimes) -> Instance:
+    """The jobs, and behind them each regime as a job; nothing runs or waits for others."""
+    table = instance.jobs_table
+    rows = np.concatenate([np.arange(len(table), dtype=np.int64), regimes.job])
+    arrays = {name: getattr(table, name)[rows] for name in ARRAY_FIELDS}
+    arrays["workload"][len(table) :] = regimes.workload
+    arrays["rates"][len(table) :] = -1
+    arrays["steps_done"] = np.zeros(len(rows))
+    staged = replace(table, names=JobNames(len(rows)), running={}, after={}, awaits={}, **arrays)
+    colocation = instance.colocation if not len(regimes) else tuple(c for c in instance.colocation if c.jobs is None)
+    return replace(instance, jobs_table=staged, constraints=(), colocation=colocation)

@@ -1,0 +1,111 @@
+"""The jobs as they really progress: steps, stages, checkpoints; a scheduler sees only what it is told of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.simulation.truth import Truth
+
+WHOLE = 1e-9
+"""Steps of a job left over after its last one, relative to all, that rounding made."""
+
+
+class World:
+    """What every job of a trace has done.
+
+    Parameters
+    ----------
+    truth : Truth
+    noise : float
+        Standard deviation of the log of a job's rate around that of its performance model.
+    seed : int
+
+    Attributes
+    ----------
+    steps, done : FloatArray, shape (jobs,)
+    stage : IntArray, shape (jobs,)
+        0 at first, then one more with each regime.
+    resumes : FloatArray, shape (jobs,)
+        Seconds from which on a job progresses while it runs.
+    lost : FloatArray, shape (jobs,)
+        Steps lost with nodes that failed.
+    """
+
+    def __init__(self, truth: Truth, noise: float = 0.0, seed: int = 0) -> None:
+        table = truth.candidates.instance.jobs_table
+        count = truth.jobs
+        self.truth = truth
+        self.steps: FloatArray = table.steps[:count].copy()
+        self.done: FloatArray = np.zeros(count)
+        self.stage: IntArray = np.zeros(count, np.int64)
+        self.resumes: FloatArray = np.full(count, -np.inf)
+        self.lost: FloatArray = np.zeros(count)
+        self.factor: FloatArray = np.ones(count)
+        if noise > 0:
+            self.factor = np.exp(np.random.default_rng(seed).normal(0.0, noise, count))
+
+    @property
+    def finished(self) -> BoolArray:
+        """Jobs without steps left, shape (jobs,)."""
+        return self.done >= self.steps * (1.0 - WHOLE)
+
+    def rates(
+        self, job: IntArray, partner: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray, told: FloatArray
+    ) -> FloatArray:
+        """steps/s of jobs on what they hold, in their present stage; ``told`` where the truth does not say."""
+        row = self.truth.row(job, self.stage[job])
+        beside = np.where(partner >= 0, self.truth.row(partner, self.stage[partner]), -1)
+        rate = self.truth.rates(row, beside, pool, gpus, nodes)
+        return np.where(np.isnan(rate), told, rate) * self.factor[job]
+
+    def run(
+        self, job: IntArray, rate: FloatArray, place: tuple[IntArray, ...], start: float, until: FloatArray
+    ) -> FloatArray:
+        """Let jobs run; returns when each of them ends, or ``until``.
+
+        Parameters
+        ----------
+        job : IntArray, shape (k,)
+        rate : FloatArray, shape (k,)
+            steps/s in the present stage.
+        place : tuple of IntArray, each of shape (k,)
+            Partner (-1: none), pool, GPUs and nodes, for the rate of the next stage.
+        start : float
+            Seconds.
+        until : FloatArray, shape (k,)
+            When each of them is stopped at the latest.
+        """
+        now = np.minimum(np.maximum(self.resumes[job], start), until)
+        rate, live = rate.copy(), rate > 0
+        while live.any():
+            goal = np.minimum(self.truth.next_change(job, self.stage[job]), self.steps[job])
+            left = np.maximum(goal - self.done[job], 0.0)
+            with np.errstate(divide="ignore", over="ignore"):
+                takes = np.where(live, left / rate, np.inf)
+            reached = live & (now + takes <= until * (1 + 1e-15))
+            stopped = live & ~reached
+            self.done[job[stopped]] += (rate * (until - now))[stopped]
+            self.done[job[reached]] = goal[reached]
+            now = np.where(reached, now + takes, np.where(stopped, until, now))
+            over = reached & self.finished[job]
+            live = reached & ~over
+            if live.any():
+                self.stage[job[live]] += 1
+                partner, pool, gpus, nodes = (array[live] for array in place)
+                rate[live] = self.rates(job[live], partner, pool, gpus, nodes, rate[live])
+                live &= rate > 0
+        return np.where(self.finished[job], now, until)
+
+    def lose(self, job: IntArray, steps: FloatArray) -> None:
+        """Jobs fall back to a checkpoint so many steps before."""
+        steps = np.minimum(steps, self.done[job])
+        self.done[job] -= steps
+        self.lost[job] += steps
+        while ((back := self.stage[job] > 0) & (self.done[job] < self._began(job))).any():
+            falls = back & (self.done[job] < self._began(job))
+            self.stage[job[falls]] -= 1
+
+    def _began(self, job: IntArray) -> FloatArray:
+        """Steps done at which the present stage of jobs began."""
+        return np.where(self.stage[job] > 0, self.truth.next_change(job, np.maximum(self.stage[job] - 1, 0)), 0.0)
