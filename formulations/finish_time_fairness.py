@@ -68,22 +68,26 @@ class FinishTimeFairness(Formulation):
         """See the class."""
         t, N, past = C.instance.now - C.arrival, C.steps_left, C.isolated_time
         throughput = C.throughput
-        _, T = reference_columns(C)
         if self.options.agnostic:
             reference = on_reference_pool(C, self.options.reference_pool, self.name)
             throughput = sp.csr_matrix(sp.diags_array(reference) @ C.member)
-            T = np.where(T > 0, reference[:, np.newaxis], 0.0)
-        _, y = slices(C, np.array(1.0 / max(C.count.sum(), 1)))
-        iso: FloatArray = (T * y).sum(axis=1)
-        if (iso <= 0).any():
-            iso = np.where(iso > 0, iso, fastest(C))
-        D = past + N / iso
+        D = past + N / self.isolated_rates(C)
         levels = sp.csr_matrix(sp.diags_array(D / N) @ throughput)
         if not (t > 0).any():
             return AllocationProgram(C, Minimum(), levels)
         program = AllocationProgram(C, Minimum(t / D), levels)
         _refuse_endless_ages(C, t, t / D * program.highest_level)
         return program
+
+    def isolated_rates(self, C: Classes) -> FloatArray:
+        """iso_k = sum_j T_kj y_kj."""
+        _, T = reference_columns(C)
+        if self.options.agnostic:
+            reference = on_reference_pool(C, self.options.reference_pool, self.name)
+            T = np.where(T > 0, reference[:, np.newaxis], 0.0)
+        _, y = slices(C, np.array(1.0 / max(C.count.sum(), 1)))
+        iso: FloatArray = (T * y).sum(axis=1)
+        return np.where(iso > 0, iso, fastest(C)) if (iso <= 0).any() else iso
 
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
         """rho of every job."""

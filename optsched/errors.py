@@ -79,6 +79,12 @@ class ReplayDiffers(JournalError):
     exit_code = 6
 
 
+class NoAllocation(OptschedError):
+    """A simulation cannot go on: its policy gives no certified allocation at some time of the trace."""
+
+    exit_code = 4
+
+
 class VerificationFailed(OptschedError):
     """A certificate does not hold, or a solution file does not agree with its instance."""
 

@@ -148,6 +148,13 @@ class Formulation(ABC):
         """Improvement of the objective per unit of a row's side, by which its dual is multiplied."""
         return self.worth(program.value(x)) * program.dual_factor(x)
 
+    def isolated_rates(self, C: Classes) -> FloatArray | None:
+        """steps/s at which steps done count as isolated time (``history.isolated_time``), shape (classes,).
+
+        None of a formulation that does not read it. Schedulers keep that history by it from round to round.
+        """
+        return None
+
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
         """Figures of each class, shape (K,), that belong to the formulation: they are written for every job."""
         return {}

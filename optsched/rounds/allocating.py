@@ -80,6 +80,8 @@ class Answer:
         What must be written down to plan this round again.
     order : Order, optional
         The order of the jobs in it.
+    isolated : FloatArray, shape (jobs,), optional
+        steps/s at which the steps of each job count as isolated time; 0 for jobs that are not in the program.
     """
 
     classes: Classes
@@ -95,6 +97,7 @@ class Answer:
     place: IntArray | None = None
     recorded: Recorded | None = None
     order: Order | None = None
+    isolated: FloatArray | None = None
 
     @property
     def strict(self) -> bool:
@@ -184,19 +187,21 @@ def allocate(
         solution, why = None, recorded.fallback
     timings = {"compile": compiled, **engine.timings, "allocate": time.perf_counter() - started}
     allocation = None if solution is None else solution.allocation
+    classes = allocation.classes if allocation is not None else formulation.classes(candidates)
+    answered = solution is not None or (recorded is not None and recorded.key is not None)
+    isolated = _of_jobs(formulation.isolated_rates(classes), classes) if answered else None
     if allocation is not None and solution is not None and solution.reproducible:
         return Answer(
-            allocation.classes, allocation.rows, formulation.constraints, formulation.leaves_idle, solution, None,
-            engine.bases.ended, engine.bases.words, timings,
+            classes, allocation.rows, formulation.constraints, formulation.leaves_idle, solution, None,
+            engine.bases.ended, engine.bases.words, timings, isolated=isolated,
         )  # fmt: skip
-    classes = formulation.classes(candidates)
     if allocation is not None:  # as it is recorded, so that planning again from the record gives the same plan
         recorded = Recorded(key=keys_of(allocation.classes, allocation.rows), fraction=allocation.rows.fraction)
     if recorded is not None and recorded.key is not None and recorded.fraction is not None:
         rows = repaired(recorded.key, recorded.fraction, classes)
         return Answer(
             classes, rows, formulation.constraints, formulation.leaves_idle, solution, None,
-            None, engine.bases.words, timings, recorded=recorded,
+            None, engine.bases.words, timings, recorded=recorded, isolated=isolated,
         )  # fmt: skip
     claimed = np.flatnonzero(state.ledger.fraction > 0)
     rows = repaired(state.ledger.key[claimed], state.ledger.fraction[claimed], classes)
@@ -204,6 +209,11 @@ def allocate(
         classes, rows, formulation.constraints, formulation.leaves_idle, None, why,
         state.warm, engine.bases.words, timings,
     )  # fmt: skip
+
+
+def _of_jobs(by_class: FloatArray | None, classes: Classes) -> FloatArray | None:
+    """Values of classes by job; 0 for jobs that are not in the program."""
+    return None if by_class is None else gathered(by_class, classes.of_job, 0.0)
 
 
 def _solved(formulation: Formulation, candidates: Candidates, engine: Engine) -> tuple[Solution | None, str | None]:

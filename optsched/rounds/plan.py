@@ -122,6 +122,8 @@ class Plan:
         How the solver started.
     order : Order, optional
         The order of the jobs, where the rounds follow a ranking.
+    isolated : FloatArray, shape (jobs,), optional
+        steps/s at which the steps of each job count as isolated time from now on (`Formulation.isolated_rates`).
     timings : mapping
         Seconds by stage.
     """
@@ -141,6 +143,7 @@ class Plan:
     stands: bool = False
     started_from: str = ""
     order: Order | None = None
+    isolated: FloatArray | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
 
     @property

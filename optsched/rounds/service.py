@@ -32,6 +32,10 @@ class Service:
     executed_before, attained_before : FloatArray
         What it had when a ranking last renewed it (`optsched.ranking.Ranking.renews`): that does not count for its
         rank any more; 0 before.
+    isolated : FloatArray
+        steps/s at which its steps count as isolated time (``history.isolated_time``); 0 where they do not.
+    counted : FloatArray
+        Steps that have been counted so.
     """
 
     executed: FloatArray
@@ -43,6 +47,8 @@ class Service:
     resumes: FloatArray
     executed_before: FloatArray
     attained_before: FloatArray
+    isolated: FloatArray
+    counted: FloatArray
 
     @classmethod
     def new(cls, arrival: FloatArray, running: BoolArray, now: float) -> Service:
@@ -50,7 +56,7 @@ class Service:
         count = len(arrival)
         since = np.where(running, np.inf, np.minimum(arrival, now))
         first, zero = np.where(running, now, np.inf), np.zeros(count)
-        return cls(zero, zero, since, first, running.astype(np.int64), zero, zero, zero, zero)
+        return cls(zero, zero, since, first, running.astype(np.int64), *(zero for _ in range(6)))
 
     def revised(self, rows: IntArray, added: Service) -> Service:
         """Those at these rows, in that order, then the added ones."""
@@ -64,6 +70,12 @@ class Service:
     def progress(self, now: float, seconds: float) -> FloatArray:
         """Steps that each job is reckoned to make in the seconds after ``now``."""
         return self.speed * np.clip(now + seconds - np.maximum(self.resumes, now), 0.0, seconds)
+
+    def isolated_time(self, steps_done: FloatArray) -> FloatArray:
+        """Seconds that the steps done since they were counted last would have taken in isolation."""
+        counts = self.isolated > 0
+        steps = np.where(counts, np.maximum(steps_done - self.counted, 0.0), 0.0)
+        return np.divide(steps, self.isolated, out=np.zeros(len(steps)), where=counts)
 
     def planned(
         self, started: BoolArray, running: BoolArray, speed: FloatArray, cost: FloatArray, now: float

@@ -295,6 +295,7 @@ class _Round:
             recorded=_recorded(answer.recorded),
             started_from=answer.started_from,
             order=answer.order,
+            isolated=answer.isolated,
         )
 
     def _speed(self, seats: Seats) -> FloatArray:

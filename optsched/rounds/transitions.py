@@ -17,7 +17,7 @@ def advanced(state: RoundState, now: float) -> RoundState:
     """The state at a later time: what runs has received that time, and everybody is owed its part of it."""
     seconds = now - state.now
     if seconds <= 0:
-        return state
+        return _counted(state)
     table, policy = state.instance.jobs_table, state.policy
     service = state.service
     if policy.progress:
@@ -27,11 +27,26 @@ def advanced(state: RoundState, now: float) -> RoundState:
         table = replace(table, steps_done=np.where(service.speed > 0, table.steps - steps, table.steps_done))
     held = np.zeros(len(table))
     held[list(table.running)] = [len(gpus) for _, gpus, _ in table.running.values()]
+    return _counted(
+        replace(
+            state,
+            instance=replace(state.instance, jobs_table=table, now=now),
+            ledger=state.ledger.after(seconds, state.lead()),
+            service=service.after(seconds, held),
+        )
+    )
+
+
+def _counted(state: RoundState) -> RoundState:
+    """The state with the steps that were done since the last plan in the isolated time of the jobs."""
+    table, service = state.instance.jobs_table, state.service
+    more = service.isolated_time(table.steps_done)
+    if not more.any():
+        return state
     return replace(
         state,
-        instance=replace(state.instance, jobs_table=table, now=now),
-        ledger=state.ledger.after(seconds, state.lead()),
-        service=service.after(seconds, held),
+        instance=replace(state.instance, jobs_table=replace(table, isolated_time=table.isolated_time + more)),
+        service=replace(service, counted=table.steps_done),
     )
 
 
@@ -41,6 +56,8 @@ def followed(state: RoundState, plan: Plan) -> RoundState:
     started = np.isin(plan.verdict, (Verdict.START, Verdict.MOVE))
     running = started | (plan.verdict == Verdict.KEEP)
     service = state.service if plan.order is None else state.service.renewed(plan.order.renewed)
+    if plan.isolated is not None:
+        service = replace(service, isolated=plan.isolated, counted=table.steps_done)
     return replace(
         state,
         instance=replace(state.instance, jobs_table=table),

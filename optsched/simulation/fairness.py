@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import AnyArray, FloatArray, IntArray
 from optsched.simulation.result import Simulation
 from optsched.simulation.truth import Truth
 
@@ -33,15 +33,31 @@ def finish_time_ratios(simulation: Simulation, definition: RHO = "isolated") -> 
     if definition == "isolated":
         present = np.maximum(mean_present(simulation), 1.0)
         owner = np.concatenate([np.arange(truth.jobs), trace.regimes.job])
-        slices = sizes / np.maximum(present[owner, np.newaxis] * table.gpus_min[:, np.newaxis], 1.0)
-        slices /= np.maximum(slices.sum(axis=1, keepdims=True), 1.0)
-        alone = truth.seconds((rates * slices).sum(axis=1))
+        alone = truth.seconds(isolated_rates(rates, table.gpus_min, sizes, present[owner]))
     else:
         others = mean_present(simulation) if definition == "contention" else float(truth.jobs)
         alone = truth.seconds(rates.max(axis=1, initial=0.0)) * np.maximum(others / max(sizes.sum(), 1.0), 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = simulation.completion_times / alone
     return np.where(np.isfinite(ratio), ratio, np.nan)
+
+
+def isolated_rates(rate: FloatArray, gang: IntArray, gpus: AnyArray, parts: AnyArray) -> FloatArray:
+    """steps/s of jobs with 1/n of every pool to themselves (Gavel's ``isolated``), shape (jobs,).
+
+    Parameters
+    ----------
+    rate : FloatArray, shape (jobs, pools)
+        steps/s of a gang.
+    gang : IntArray, shape (jobs,)
+    gpus : array, shape (pools,)
+    parts : array, shape (jobs,)
+        n: how many share the cluster with a job, itself among them.
+    """
+    slices: FloatArray = gpus / np.maximum(parts * gang, 1.0)[:, np.newaxis]
+    slices = slices / np.maximum(slices.sum(axis=1, keepdims=True), 1.0)
+    isolated: FloatArray = (rate * slices).sum(axis=1)
+    return isolated
 
 
 def mean_present(simulation: Simulation) -> FloatArray:

@@ -15,11 +15,14 @@ from optsched.instance import Instance
 from optsched.instance.reading import validate
 from optsched.rounds.allocating import check_policy
 from optsched.rounds.policy import RoundPolicy
+from optsched.simulation.gavel import GavelRounds
 from optsched.simulation.options import SimulationOptions
 from optsched.simulation.result import Simulation
 from optsched.simulation.rounds import Rounds
 from optsched.simulation.truth import Truth
 from optsched.traces import Trace, load_trace
+
+MODES: Mapping[str, type[Rounds | GavelRounds]] = {"rounds": Rounds, "gavel": GavelRounds}
 
 
 def simulate(
@@ -58,7 +61,7 @@ def simulate(
     real = Truth(told, truth)
     believed = replace(told, instance=opened(instance, performance))
     check_policy(decided, believed.instance)
-    run = Rounds(believed, decided, chosen, real)
+    run = MODES[chosen.mode](believed, decided, chosen, real)
     run.run()
     return Simulation(
         told, label(decided), chosen.model_dump(exclude_defaults=True), measured(run.arrival, chosen),

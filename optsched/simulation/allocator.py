@@ -1,0 +1,114 @@
+"""Allocations of a formulation for jobs of a trace, outside of a scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.assembly import compile_for, constraints_in_force, make_formulation, model_of
+from optsched.candidates import JobRows
+from optsched.engine import Engine
+from optsched.errors import NoAllocation, UsageError
+from optsched.instance import Instance, with_jobs
+from optsched.registry import load_solver
+from optsched.rounds.policy import RoundPolicy
+from optsched.solvers import Limits
+
+
+@dataclass(frozen=True)
+class Shares:
+    """An allocation by rows of the trace: parts of the time on pools; arrays of length A.
+
+    Attributes
+    ----------
+    job, partner : IntArray
+        The partner shares the GPUs, -1 for none.
+    pool, gpus : IntArray
+    fraction : FloatArray
+    rate, partner_rate : FloatArray
+        steps/s.
+    """
+
+    job: IntArray
+    partner: IntArray
+    pool: IntArray
+    gpus: IntArray
+    fraction: FloatArray
+    rate: FloatArray
+    partner_rate: FloatArray
+
+    @classmethod
+    def none(cls) -> Shares:
+        """Nobody has anything."""
+        no, zero = np.zeros(0, np.int64), np.zeros(0)
+        return cls(no, no, no, no, zero, zero, zero)
+
+    def take(self, rows: IntArray) -> Shares:
+        """Some of its rows."""
+        return Shares(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def and_more(self, more: Shares) -> Shares:
+        """Its rows and those of another allocation."""
+        return Shares(
+            *(np.concatenate([getattr(self, field.name), getattr(more, field.name)]) for field in fields(self))
+        )
+
+
+class Allocator:
+    """Solves the formulation of a policy for some jobs of a trace, at a time.
+
+    Parameters
+    ----------
+    instance : Instance
+        Of the trace.
+    policy : RoundPolicy
+    why : str
+        Who asks, for messages.
+    classes : bool
+        Whether identical jobs are solved as one.
+    """
+
+    def __init__(self, instance: Instance, policy: RoundPolicy, why: str, *, classes: bool = True) -> None:
+        if policy.ranking is not None:
+            raise UsageError(f"{why} takes a formulation; {policy.ranking} is a ranking: use mode rounds")
+        self.instance, self.policy, self.classes = instance, policy, classes
+        self._load = load_solver
+
+    def shares(self, jobs: IntArray, steps_done: FloatArray, isolated_time: FloatArray, now: float) -> Shares:
+        """The allocation of the jobs at these rows; arrays are over all jobs of the trace.
+
+        Raises
+        ------
+        NoAllocation
+            There is none: the program is infeasible, a limit was hit, or its certificate does not hold.
+        """
+        part = self._part(jobs, steps_done, isolated_time, now)
+        policy = self.policy
+        formulation = make_formulation(
+            policy.formulation, policy.options, constraints_in_force(part, policy.constraints)
+        )
+        candidates = compile_for(formulation, part, model_of(part))
+        candidates = candidates if self.classes else candidates.per_job()
+        limits = Limits(policy.time_limit, policy.work_limit, policy.gap, threads=policy.threads, seed=policy.seed)
+        solution = formulation.solve(candidates, Engine(self._load, policy.solver, limits))
+        if solution.allocation is None or not solution.certificate.ok:
+            told = "; ".join([*(conflict.words for conflict in solution.conflicts), *solution.certificate.problems])
+            raise NoAllocation(
+                f"{policy.formulation} at {now:g} s is {solution.status}" + (f": {told}" if told else "")
+            )
+        C, rows = solution.allocation.classes, solution.allocation.rows
+        return _by_trace(rows, jobs, C.pool, C.gpus)
+
+    def _part(self, jobs: IntArray, steps_done: FloatArray, isolated_time: FloatArray, now: float) -> Instance:
+        part = with_jobs(self.instance, jobs)
+        table = replace(part.jobs_table, steps_done=steps_done[jobs], isolated_time=isolated_time[jobs], running={})
+        return replace(part, jobs_table=table, now=now)
+
+
+def _by_trace(rows: JobRows, jobs: IntArray, pool: IntArray, gpus: IntArray) -> Shares:
+    return Shares(
+        jobs[rows.job], np.where(rows.partner >= 0, jobs[rows.partner], -1), pool[rows.column], gpus[rows.column],
+        rows.fraction, rows.rate, rows.partner_rate,
+    )  # fmt: skip

@@ -1,0 +1,83 @@
+"""AlloX by the rules of Gavel's repository: who has a GPU keeps it, others are matched to what is left."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.assembly import make_formulation
+from optsched.errors import UsageError
+from optsched.instance import Instance
+from optsched.rounds.policy import RoundPolicy
+from optsched.simulation.allocator import Allocator, Shares
+
+MODE = "mode gavel"
+SLOWEST = 1e-10
+"""steps/s of a job where it cannot run."""
+MOST_CELLS = 50_000_000
+
+
+class AlloxAllocator(Allocator):
+    """Gavel's policy ``allox`` (repository, commit c4fa400).
+
+    With w free GPUs and m jobs that have none, of which the oldest max(floor(alpha m), w) count: assign each to (GPU,
+    k = 1, 2, ..., the k-th from the end of its queue) at the cost k N_i / T_ig + age_i; whoever is first on a GPU has
+    all of its time from now on, and keeps it. There are many optimal assignments. It is scipy's that counts here, on
+    the GPUs in the order of the names of their pools; `formulations.allox` has the same optimum, and hands equal GPUs
+    out otherwise.
+
+    Parameters
+    ----------
+    instance : Instance
+    policy : RoundPolicy
+    rate : FloatArray, shape (jobs, pools)
+        steps/s.
+    """
+
+    def __init__(self, instance: Instance, policy: RoundPolicy, rate: FloatArray) -> None:
+        super().__init__(instance, policy, MODE)
+        if (instance.jobs_table.gpus_max > 1).any():
+            raise UsageError("allox plans jobs on one GPU each")
+        options = make_formulation(policy.formulation, policy.options).options
+        self._alpha = float(options.alpha)
+        self._rate = np.where(rate > 0, rate, SLOWEST)
+        self._kept: Shares = Shares.none()
+
+    def shares(self, jobs: IntArray, steps_done: FloatArray, isolated_time: FloatArray, now: float) -> Shares:
+        """See `Allocator.shares`."""
+        pools, table = self.instance.cluster.pools, self.instance.jobs_table
+        kept = self._kept.take(np.flatnonzero(np.isin(self._kept.job, jobs)))
+        free = np.array([pool.capacity(now) for pool in pools]) - np.bincount(kept.pool, minlength=len(pools))
+        by_name = np.array(sorted(range(len(pools)), key=lambda pool: pools[pool].name), np.int64)
+        gpu = np.repeat(by_name, np.maximum(free[by_name], 0))
+        waiting = np.setdiff1d(jobs, kept.job)
+        waiting = waiting[np.argsort(table.arrival[waiting], kind="stable")]
+        waiting = waiting[: max(int(self._alpha * len(waiting)), len(gpu))]
+        if len(gpu) and len(waiting):
+            left = (table.steps - steps_done)[waiting]
+            job, pool = self._first(left, self._rate[waiting[:, np.newaxis], gpu], now - table.arrival[waiting])
+            job, pool = waiting[job], gpu[pool]
+            one = np.ones(len(job))
+            new = Shares(
+                job, np.full(len(job), -1), pool, one.astype(np.int64), one, self._rate[job, pool], np.zeros(len(job))
+            )
+            kept = kept.and_more(new)
+        self._kept = kept
+        return kept
+
+    def _first(self, left: FloatArray, rate: FloatArray, age: FloatArray) -> tuple[IntArray, IntArray]:
+        """Who is first in the queue of which GPU."""
+        m, w = rate.shape
+        if m * m * w > MOST_CELLS:
+            raise UsageError(
+                f"allox in {MODE} has a matrix of {m} jobs x {m * w} places, more than {MOST_CELLS:g} cells: use mode "
+                "rounds"
+            )
+        seconds = left[:, np.newaxis] / rate
+        cost = np.concatenate([place * seconds for place in range(1, m + 1)], axis=1) + age[:, np.newaxis]
+        job, column = linear_sum_assignment(cost)
+        place, gpu = column // w, column % w
+        order = np.lexsort((-place, gpu))
+        first = order[np.flatnonzero(np.append(True, np.diff(gpu[order]) != 0))]
+        return job[first], gpu[first]

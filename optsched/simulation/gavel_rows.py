@@ -1,0 +1,97 @@
+"""Rows of Gavel's simulator: jobs and pairs of jobs, the time that each had on each pool, and its claim to more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.simulation.allocator import Shares
+
+NEVER_RUN = 1e9
+"""Priority, per unit of its share, of a row that has had no time."""
+
+
+@dataclass(frozen=True)
+class GavelRows:
+    """Rows in the order of Gavel's dictionaries: job k, then its pairs with the jobs before it.
+
+    Attributes
+    ----------
+    job, partner : IntArray, shape (R,)
+        Of a pair, the one that came first, and the other; partner -1 for a job alone.
+    rate, beside : FloatArray, shape (R, pools)
+        steps/s of job and partner; 0 where they cannot run.
+    time, deficit, share : FloatArray, shape (R, pools)
+        Seconds of each row on each pool since the last reset (half a round at the least), seconds owed at resets, and
+        the part of the time that it is allocated.
+    known : BoolArray, shape (R,)
+        Whether the row was there when the allocation was made.
+    """
+
+    job: IntArray
+    partner: IntArray
+    rate: FloatArray
+    beside: FloatArray
+    time: FloatArray
+    deficit: FloatArray
+    share: FloatArray
+    known: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    @classmethod
+    def none(cls, pools: int) -> GavelRows:
+        """Before the first job."""
+        empty, table = np.zeros(0, np.int64), np.zeros((0, pools))
+        return cls(empty, empty, table, table, table, table, table, np.zeros(0, bool))
+
+    def with_more(self, more: GavelRows) -> GavelRows:
+        """These rows and those of jobs that came."""
+        names = ("job", "partner", "rate", "beside", "time", "deficit", "share", "known")
+        both = GavelRows(*(np.concatenate([getattr(self, name), getattr(more, name)]) for name in names))
+        later = np.maximum(both.job, both.partner)
+        order = np.lexsort((np.where(both.partner >= 0, both.job, -1), later))
+        return both.take(order)
+
+    def take(self, rows: IntArray) -> GavelRows:
+        """Some of them."""
+        names = ("job", "partner", "rate", "beside", "time", "deficit", "share", "known")
+        return GavelRows(*(getattr(self, name)[rows] for name in names))
+
+    def without(self, gone: BoolArray) -> GavelRows:
+        """Those of which no job (by a mask over the trace) is gone."""
+        leaves = gone[self.job] | ((self.partner >= 0) & gone[self.partner])
+        return self.take(np.flatnonzero(~leaves))
+
+    def reset(self, elapsed: float, least: float) -> GavelRows:
+        """What is owed after ``elapsed`` seconds counts; the time that each row has had begins anew at ``least``."""
+        owed = np.where(self.known[:, np.newaxis], self.share * elapsed, 0.0)
+        return replace(self, deficit=self.deficit + (owed - (self.time - least)), time=np.full_like(self.time, least))
+
+    def allocated(self, shares: Shares) -> GavelRows:
+        """With a new allocation."""
+        first = np.where(shares.partner >= 0, np.minimum(shares.job, shares.partner), shares.job)
+        second = np.where(shares.partner >= 0, np.maximum(shares.job, shares.partner), -1)
+        width = int(max(self.job.max(initial=0), self.partner.max(initial=0))) + 2
+        key = self.job * width + self.partner + 1
+        order = np.argsort(key, kind="stable")
+        place = order[np.searchsorted(key[order], first * width + second + 1)]
+        share = np.zeros_like(self.share)
+        np.add.at(share, (place, shares.pool), shares.fraction)
+        return replace(self, share=share, known=np.ones(len(self), bool))
+
+    def priorities(self, pool_time: FloatArray) -> FloatArray:
+        """x / f of each row on each pool, f the part of the pool's time that it had; shape (R, pools)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = np.where(pool_time > 0, self.time / pool_time, 0.0)
+            asked = np.where(part > 0, self.share / part, self.share * NEVER_RUN)
+        return np.where(self.known[:, np.newaxis] & self.possible, asked, 0.0)
+
+    @property
+    def possible(self) -> BoolArray:
+        """Whether all jobs of a row can run on a pool, shape (R, pools)."""
+        runs: BoolArray = (self.rate > 0) & ((self.beside > 0) | (self.partner < 0)[:, np.newaxis])
+        return runs
