@@ -8,12 +8,13 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.assembly import compile_for, constraints_in_force, make_formulation, model_of
-from optsched.candidates import JobRows
+from optsched.candidates import Classes, JobRows
 from optsched.engine import Engine
 from optsched.errors import NoAllocation, UsageError
 from optsched.instance import Instance, with_jobs
 from optsched.registry import load_solver
 from optsched.rounds.policy import RoundPolicy
+from optsched.simulation.world import World
 from optsched.solvers import Limits
 
 
@@ -25,7 +26,7 @@ class Shares:
     ----------
     job, partner : IntArray
         The partner shares the GPUs, -1 for none.
-    pool, gpus : IntArray
+    pool, gpus, nodes : IntArray
     fraction : FloatArray
     rate, partner_rate : FloatArray
         steps/s.
@@ -35,6 +36,7 @@ class Shares:
     partner: IntArray
     pool: IntArray
     gpus: IntArray
+    nodes: IntArray
     fraction: FloatArray
     rate: FloatArray
     partner_rate: FloatArray
@@ -43,7 +45,7 @@ class Shares:
     def none(cls) -> Shares:
         """Nobody has anything."""
         no, zero = np.zeros(0, np.int64), np.zeros(0)
-        return cls(no, no, no, no, zero, zero, zero)
+        return cls(no, no, no, no, no, zero, zero, zero)
 
     def take(self, rows: IntArray) -> Shares:
         """Some of its rows."""
@@ -76,15 +78,26 @@ class Allocator:
         self.instance, self.policy, self.classes = instance, policy, classes
         self._load = load_solver
 
-    def shares(self, jobs: IntArray, steps_done: FloatArray, isolated_time: FloatArray, now: float) -> Shares:
-        """The allocation of the jobs at these rows; arrays are over all jobs of the trace.
+    def shares(self, jobs: IntArray, world: World, isolated_time: FloatArray, now: float) -> Shares:
+        """The allocation of the jobs at these rows.
+
+        Parameters
+        ----------
+        jobs : IntArray
+            Rows of the trace.
+        world : World
+            What they have done.
+        isolated_time : FloatArray, shape (jobs of the trace,)
+            Seconds, as in ``history.isolated_time``.
+        now : float
+            Seconds.
 
         Raises
         ------
         NoAllocation
             There is none: the program is infeasible, a limit was hit, or its certificate does not hold.
         """
-        part = self._part(jobs, steps_done, isolated_time, now)
+        part = self._part(jobs, world, isolated_time, now)
         policy = self.policy
         formulation = make_formulation(
             policy.formulation, policy.options, constraints_in_force(part, policy.constraints)
@@ -99,16 +112,18 @@ class Allocator:
                 f"{policy.formulation} at {now:g} s is {solution.status}" + (f": {told}" if told else "")
             )
         C, rows = solution.allocation.classes, solution.allocation.rows
-        return _by_trace(rows, jobs, C.pool, C.gpus)
+        return _by_trace(rows, jobs, C)
 
-    def _part(self, jobs: IntArray, steps_done: FloatArray, isolated_time: FloatArray, now: float) -> Instance:
+    def _part(self, jobs: IntArray, world: World, isolated_time: FloatArray, now: float) -> Instance:
         part = with_jobs(self.instance, jobs)
-        table = replace(part.jobs_table, steps_done=steps_done[jobs], isolated_time=isolated_time[jobs], running={})
+        table = world.truth.regimes.in_stage(part.jobs_table, jobs, world.stage[jobs])
+        table = replace(table, steps_done=world.done[jobs], isolated_time=isolated_time[jobs], running={})
         return replace(part, jobs_table=table, now=now)
 
 
-def _by_trace(rows: JobRows, jobs: IntArray, pool: IntArray, gpus: IntArray) -> Shares:
+def _by_trace(rows: JobRows, jobs: IntArray, C: Classes) -> Shares:
+    nodes = C.configurations.nodes[C.configuration]
     return Shares(
-        jobs[rows.job], np.where(rows.partner >= 0, jobs[rows.partner], -1), pool[rows.column], gpus[rows.column],
-        rows.fraction, rows.rate, rows.partner_rate,
+        jobs[rows.job], np.where(rows.partner >= 0, jobs[rows.partner], -1), C.pool[rows.column], C.gpus[rows.column],
+        nodes[rows.column], rows.fraction, rows.rate, rows.partner_rate,
     )  # fmt: skip

@@ -21,9 +21,9 @@ from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.rounds.policy import RoundPolicy
 from optsched.simulation.allocator import Allocator
-from optsched.simulation.fairness import isolated_rates
 from optsched.simulation.gavel_allox import MODE, AlloxAllocator
 from optsched.simulation.gavel_rows import GavelRows
+from optsched.simulation.history import IsolatedHistory
 from optsched.simulation.options import SimulationOptions
 from optsched.simulation.recording import Recorder, Stint, spread_of
 from optsched.simulation.rounds import effective_arrivals
@@ -89,8 +89,7 @@ class GavelRounds:
         self._seats: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
         self._gone = np.zeros(len(self.arrival), bool)
         self._failed = np.zeros(len(self.arrival), np.int64)
-        self._isolated_time, self._isolated = np.zeros(len(self.arrival)), np.zeros(len(self.arrival))
-        self._counted = np.zeros(len(self.arrival))
+        self._history = IsolatedHistory(truth.alone[: truth.jobs], self._gang)
 
     def run(self) -> None:
         """Everything, until all jobs are complete or none can run."""
@@ -174,14 +173,9 @@ class GavelRounds:
         self._pool_time = self._rows.time.sum(axis=0)
         self._last_reset = now
         jobs = self._rows.job[self._rows.partner < 0]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            apart = np.where(self._isolated > 0, (self.world.done - self._counted) / self._isolated, 0.0)
-        self._isolated_time += np.where(self._isolated > 0, apart, 0.0)
-        self._counted = self.world.done.copy()
-        shares = self.allocator.shares(jobs, self.world.done, self._isolated_time, now)
-        self._isolated[jobs] = isolated_rates(
-            self.truth.alone[jobs], self._gang[jobs], self._sizes, np.full(len(jobs), len(jobs))
-        )
+        self._history.count(self.world.done)
+        shares = self.allocator.shares(jobs, self.world, self._history.seconds, now)
+        self._history.share(jobs, self._sizes)
         self._rows = self._rows.allocated(shares)
         self._stale = False
         return True

@@ -11,6 +11,7 @@ from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.rounds.policy import RoundPolicy
 from optsched.simulation.allocator import Allocator, Shares
+from optsched.simulation.world import World
 
 MODE = "mode gavel"
 SLOWEST = 1e-10
@@ -44,7 +45,7 @@ class AlloxAllocator(Allocator):
         self._rate = np.where(rate > 0, rate, SLOWEST)
         self._kept: Shares = Shares.none()
 
-    def shares(self, jobs: IntArray, steps_done: FloatArray, isolated_time: FloatArray, now: float) -> Shares:
+    def shares(self, jobs: IntArray, world: World, isolated_time: FloatArray, now: float) -> Shares:
         """See `Allocator.shares`."""
         pools, table = self.instance.cluster.pools, self.instance.jobs_table
         kept = self._kept.take(np.flatnonzero(np.isin(self._kept.job, jobs)))
@@ -55,12 +56,19 @@ class AlloxAllocator(Allocator):
         waiting = waiting[np.argsort(table.arrival[waiting], kind="stable")]
         waiting = waiting[: max(int(self._alpha * len(waiting)), len(gpu))]
         if len(gpu) and len(waiting):
-            left = (table.steps - steps_done)[waiting]
+            left = (world.steps - world.done)[waiting]
             job, pool = self._first(left, self._rate[waiting[:, np.newaxis], gpu], now - table.arrival[waiting])
             job, pool = waiting[job], gpu[pool]
             one = np.ones(len(job))
             new = Shares(
-                job, np.full(len(job), -1), pool, one.astype(np.int64), one, self._rate[job, pool], np.zeros(len(job))
+                job,
+                np.full(len(job), -1),
+                pool,
+                one.astype(np.int64),
+                one.astype(np.int64),
+                one,
+                self._rate[job, pool],
+                np.zeros(len(job)),
             )
             kept = kept.and_more(new)
         self._kept = kept

@@ -67,7 +67,8 @@ class Rounds:
             self._take_changes(now)
             self._take_arrivals(now)
             if not len(self.scheduled.rows):
-                ahead = self.arrival[~self.arrived].min(initial=np.inf)
+                ahead = min(float(self.arrival[~self.arrived].min(initial=np.inf)), end)
+                self._idle(now, ahead)
                 now, grid = ahead, ahead  # a scheduler without jobs wakes when one comes
                 continue
             started = time.perf_counter()
@@ -183,6 +184,14 @@ class Rounds:
         self.scheduled.interrupted(mask)
 
     # --- what is written down -----------------------------------------------------------------------------------------
+
+    def _idle(self, now: float, until: float) -> None:
+        """A gap in which no job is there."""
+        if not np.isfinite(until) or until <= now:
+            return
+        pools = self.scheduled.state.instance.cluster.pools
+        there = np.array([pool.node_gpus[pool.node_state == UP].sum() for pool in pools], float)
+        self.recorder.round(now, until, running=0, waiting=0, busy=np.zeros(len(pools)), gpus=there)
 
     def _record(
         self, running: Running, busy: FloatArray, now: float, until: float, seconds: float, solved: bool, fallback: bool

@@ -94,24 +94,18 @@ class Scheduled:
 
     def progress(self, steps_done: FloatArray) -> None:
         """Steps that the jobs of the trace have done."""
-        self._change(steps_done=steps_done[self.rows])
+        self._set(replace(self.state.instance.jobs_table, steps_done=steps_done[self.rows]))
 
     def regimes(self, stage: IntArray) -> None:
         """The stage of each job of the trace: from its first regime on, a job has the rates of another workload."""
-        jobs = self.rows
-        later = np.flatnonzero(stage[jobs] > 0)
         table = self.state.instance.jobs_table
-        first = np.searchsorted(self._regimes.job, jobs[later])
-        workload, rates = table.workload.copy(), table.rates.copy()
-        workload[later] = self._regimes.workload[first + stage[jobs[later]] - 1]
-        rates[later] = -1
-        if (workload != table.workload).any():
-            self._change(workload=workload, rates=rates)
+        changed = self._regimes.in_stage(table, self.rows, stage[self.rows])
+        if (changed.workload != table.workload).any():
+            self._set(changed)
             self._last = None
 
-    def _change(self, **arrays: IntArray | FloatArray) -> None:
+    def _set(self, table: JobTable) -> None:
         state = self.state
-        table: JobTable = replace(state.instance.jobs_table, **arrays)  # type: ignore[arg-type]
         self.living.state = replace(state, instance=replace(state.instance, jobs_table=table))
 
     def nodes(self, states: Mapping[str, str], now: float) -> None:

@@ -15,6 +15,7 @@ from optsched.instance import Instance
 from optsched.instance.reading import validate
 from optsched.rounds.allocating import check_policy
 from optsched.rounds.policy import RoundPolicy
+from optsched.simulation.fluid import Fluid
 from optsched.simulation.gavel import GavelRounds
 from optsched.simulation.options import SimulationOptions
 from optsched.simulation.result import Simulation
@@ -22,7 +23,12 @@ from optsched.simulation.rounds import Rounds
 from optsched.simulation.truth import Truth
 from optsched.traces import Trace, load_trace
 
-MODES: Mapping[str, type[Rounds | GavelRounds]] = {"rounds": Rounds, "gavel": GavelRounds}
+MODES: Mapping[str, type[Rounds | Fluid | GavelRounds]] = {
+    "rounds": Rounds,
+    "fluid": Fluid,
+    "gavel": GavelRounds,
+}
+"""What runs a trace, by mode."""
 
 
 def simulate(
@@ -46,7 +52,7 @@ def simulate(
     truth : mapping or path, optional
         What they are; by default the same as without ``performance``.
     **options
-        `SimulationOptions`.
+        `SimulationOptions`. The seed is the policy's too, unless that has one.
 
     Raises
     ------
@@ -56,6 +62,8 @@ def simulate(
     chosen = validate(SimulationOptions, options, "options")
     told = load_trace(trace)
     decided = policy_of(policy)
+    if "seed" not in decided.model_fields_set:
+        decided = decided.model_copy(update={"seed": chosen.seed})
     instance = told.instance if chosen.round is None else replace(told.instance, round=chosen.round)
     told = replace(told, instance=instance)
     real = Truth(told, truth)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.instance import Instance
+from optsched.instance.tables import JobTable
 
 
 def _no_numbers() -> FloatArray:
@@ -40,6 +41,27 @@ class Regimes:
 
     def __len__(self) -> int:
         return len(self.job)
+
+    def in_stage(self, table: JobTable, rows: IntArray, stage: IntArray) -> JobTable:
+        """Jobs with the rates of the stage that each is in.
+
+        Parameters
+        ----------
+        table : JobTable
+            Of k jobs.
+        rows : IntArray, shape (k,)
+            Their rows in the trace.
+        stage : IntArray, shape (k,)
+            0 for a job before its first regime, then one more with each.
+        """
+        later = np.flatnonzero(stage > 0)
+        if not len(later):
+            return table
+        first = np.searchsorted(self.job, rows[later])
+        workload, rates = table.workload.copy(), table.rates.copy()
+        workload[later] = self.workload[first + stage[later] - 1]
+        rates[later] = -1
+        return replace(table, workload=workload, rates=rates)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,163 @@
+"""Fluid mode: between two events every job makes exactly the progress that its allocation says."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.errors import UsageError
+from optsched.instance import with_nodes
+from optsched.instance.cluster import UP
+from optsched.rounds.policy import RoundPolicy
+from optsched.simulation.allocator import Allocator, Shares
+from optsched.simulation.failures import NodeChanges
+from optsched.simulation.history import IsolatedHistory
+from optsched.simulation.options import SimulationOptions
+from optsched.simulation.recording import Recorder, Stint
+from optsched.simulation.rounds import effective_arrivals
+from optsched.simulation.truth import Truth
+from optsched.simulation.world import World
+from optsched.traces import Trace
+
+
+class Fluid:
+    """A trace under a formulation whose allocation is followed to the letter; what rounds can reach is at best this.
+
+    A new allocation is made when a job comes, ends, or changes its rates, and when a node changes. Jobs are not put on
+    GPUs: no gang must be whole, nothing is stopped or started, and so nothing is lost with a node.
+
+    Parameters
+    ----------
+    trace : Trace
+    policy : RoundPolicy
+        Of which the formulation and its solver count.
+    options : SimulationOptions
+    truth : Truth
+    """
+
+    def __init__(self, trace: Trace, policy: RoundPolicy, options: SimulationOptions, truth: Truth) -> None:
+        instance = trace.instance
+        self.options, self.truth, self.instance = options, truth, instance
+        self.world = World(truth, options.noise, options.seed)
+        self.allocator = Allocator(instance, policy, "mode fluid")
+        self.arrival = effective_arrivals(trace)
+        self.recorder = Recorder(instance, options.segments)
+        self.notices: list[str] = []
+        origin = float(self.arrival.min(initial=np.inf)) if len(self.arrival) else instance.now
+        self.changes = NodeChanges(
+            instance.cluster, trace.node_events, origin, options.failures, options.repair, options.seed
+        )
+        self._history = IsolatedHistory(truth.alone[: truth.jobs], instance.jobs_table.gpus_min)
+        self._gone = np.zeros(len(self.arrival), bool)
+        self._origin = origin
+
+    def run(self) -> None:
+        """Everything, until all jobs are complete or none makes progress any more."""
+        now, number = self._origin, 0
+        end = np.inf if self.options.until is None else now + self.options.until
+        while not self._gone.all() and now < end:
+            number += 1
+            if number > self.options.most_rounds:
+                raise UsageError(f"the simulation took more than {self.options.most_rounds} events; see most_rounds")
+            for _, node, state in self.changes.until(now):
+                self.allocator.instance = with_nodes(self.allocator.instance, {node: state})
+            jobs = np.flatnonzero((self.arrival <= now) & ~self._gone)
+            jobs = self._without_work(jobs)
+            coming = float(self.arrival[self.arrival > now].min(initial=np.inf))
+            event = min(coming, self.changes.next, end)
+            if not len(jobs):
+                if not np.isfinite(event):
+                    break
+                self._note(now, event, 0, 0, np.zeros(len(self._gpus())), 0.0, False)
+                now = event
+                continue
+            started = time.perf_counter()
+            self._history.count(self.world.done)
+            shares = self.allocator.shares(jobs, self.world, self._history.seconds, now)
+            self._history.share(jobs, self._gpus())
+            seconds = time.perf_counter() - started
+            speed = self._speed(shares)
+            until = min(event, now + self._next_end(jobs, speed))
+            if not np.isfinite(until):
+                self.notices.append(f"{len(jobs)} jobs make no progress, and nothing lies ahead: given up at {now:g} s")
+                return
+            busy = self._advance(jobs, shares, speed, now, until)
+            running = int((speed[jobs] > 0).sum())
+            self._note(now, until, running, len(jobs) - running, busy, seconds, True)
+            now = until
+        if not self._gone.all():
+            self.notices.append(f"ended at {end - self._origin:g} s after the first arrival, as asked for")
+
+    def _without_work(self, jobs: IntArray) -> IntArray:
+        """The jobs that have steps left; the others have been complete since they came."""
+        empty = jobs[self.world.steps[jobs] <= 0]
+        self._gone[empty] = True
+        self.recorder.finish[empty] = self.arrival[empty]
+        return np.setdiff1d(jobs, empty)
+
+    def _gpus(self) -> IntArray:
+        pools = self.allocator.instance.cluster.pools
+        return np.array([pool.node_gpus[pool.node_state == UP].sum() for pool in pools], np.int64)
+
+    def _speed(self, shares: Shares) -> FloatArray:
+        """True steps/s of each job of the trace, over the time."""
+        speed = np.zeros(len(self.arrival))
+        nobody = np.full(len(shares.job), -1)
+        for job, rate in ((shares.job, shares.rate), (shares.partner, shares.partner_rate)):
+            there = np.flatnonzero(job >= 0)
+            row = self.truth.row(job[there], self.world.stage[job[there]])
+            known = self.truth.rates(row, nobody[there], shares.pool[there], shares.gpus[there], shares.nodes[there])
+            alone = (shares.partner[there] < 0) & ~np.isnan(known)
+            true = np.where(alone, known, rate[there]) * self.world.factor[job[there]]
+            np.add.at(speed, job[there], true * shares.fraction[there])
+        return speed
+
+    def _next_end(self, jobs: IntArray, speed: FloatArray) -> float:
+        """Seconds until a job ends or changes its rates."""
+        world = self.world
+        goal = np.minimum(world.steps[jobs], self.truth.next_change(jobs, world.stage[jobs]))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            left = np.where(speed[jobs] > 0, (goal - world.done[jobs]) / speed[jobs], np.inf)
+        return float(np.maximum(left, 0.0).min(initial=np.inf))
+
+    def _advance(self, jobs: IntArray, shares: Shares, speed: FloatArray, now: float, until: float) -> FloatArray:
+        """Let time pass; GPU seconds by pool."""
+        world = self.world
+        world.done[jobs] += speed[jobs] * (until - now)
+        goal = self.truth.next_change(jobs, world.stage[jobs])
+        changed = jobs[world.done[jobs] >= goal * (1 - 1e-12)]
+        world.done[changed] = np.maximum(world.done[changed], self.truth.next_change(changed, world.stage[changed]))
+        world.stage[changed] += 1
+        ended = jobs[world.finished[jobs]]
+        world.done[ended] = world.steps[ended]
+        self._gone[ended] = True
+        self.recorder.finish[ended] = until
+        shared = np.flatnonzero(shares.partner >= 0)
+        entry = np.concatenate([np.arange(len(shares.job)), shared])
+        job = np.concatenate([shares.job, shares.partner[shared]])
+        part = (shares.fraction * np.where(shares.partner >= 0, 0.5, 1.0))[entry]
+        first = np.isnan(self.recorder.first_start[job])
+        return self.recorder.stint(
+            Stint(
+                job, shares.pool[entry], shares.gpus[entry], shares.nodes[entry], np.full(len(job), -1), part,
+                np.full(len(job), now), np.full(len(job), until), _once(job, first),
+            )
+        )  # fmt: skip
+
+    def _note(
+        self, start: float, end: float, running: int, waiting: int, busy: FloatArray, seconds: float, solved: bool
+    ) -> None:
+        self.recorder.round(
+            start, end, running=running, waiting=waiting, busy=busy, gpus=self._gpus().astype(float), seconds=seconds,
+            solved=solved,
+        )  # fmt: skip
+
+
+def _once(job: IntArray, wanted: BoolArray) -> IntArray:
+    """1 at the first entry of each job that is wanted, else 0."""
+    first: IntArray = np.zeros(len(job), np.int64)
+    first[np.unique(job, return_index=True)[1]] = 1
+    first[~wanted] = 0
+    return first
