@@ -74,16 +74,20 @@ def gavel(
     check_target(output)
     sizes, now = values.pool_sizes(pools), values.duration(at, "--at")
     first, node_size = values.whole(active, "--active"), values.whole(gpus_per_node, "--gpus-per-node")
-    from optsched.formats.gavel import import_gavel
+    from optsched.formats.gavel import gavel_document, read_throughputs, read_trace
     from optsched.instance import Instance
     from optsched.instance.files import kind_of
-    from optsched.instance.reading import read_bytes
+    from optsched.instance.reading import named, read_bytes
 
     kind = "json" if output == "-" else kind_of(Path(output))
     with progress(shell, "importing"):
-        document = import_gavel(
-            read_bytes(Path(throughputs)),
-            read_bytes(Path(trace)),
+        with named(throughputs):
+            table = read_throughputs(read_bytes(Path(throughputs)))
+        with named(trace):
+            jobs = read_trace(read_bytes(Path(trace)))
+        document = gavel_document(
+            table,
+            jobs,
             sizes,
             active=first,
             at=now,
