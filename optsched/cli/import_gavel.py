@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from optsched.cli import import_csv, import_elasticflow, import_openb, values
+from optsched.cli import import_csv, import_elasticflow, import_openb, import_shockwave, values
 from optsched.cli.command import CONTEXT, Commands, Help, add_command
 from optsched.cli.export import write_instance
 from optsched.cli.options import OUTPUT
@@ -106,6 +106,7 @@ def build_imports() -> typer.Typer:
     app = typer.Typer(cls=Commands, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None)
     app.callback()(_imports)
     add_command(app, "gavel", gavel, EXAMPLES)
+    add_command(app, "shockwave", import_shockwave.shockwave, import_shockwave.EXAMPLES)
     add_command(app, "csv", import_csv.import_csv, import_csv.EXAMPLES)
     add_command(app, "elasticflow", import_elasticflow.elasticflow, import_elasticflow.EXAMPLES)
     add_command(app, "openb", import_openb.openb, import_openb.EXAMPLES)

@@ -18,6 +18,7 @@ GROUPS = {"import": ["import", "gavel"], "generate": ["generate", "cluster"], "m
 COMMANDS = [
     ["import", "openb"],
     ["import", "elasticflow"],
+    ["import", "shockwave"],
     ["model", "list"],
     ["model", "predict"],
     ["model", "evaluate"],
