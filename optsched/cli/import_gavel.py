@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from optsched.cli import import_csv, import_elasticflow, import_openb, import_shockwave, values
+from optsched.cli import (
+    import_chronus,
+    import_csv,
+    import_elasticflow,
+    import_openb,
+    import_shockwave,
+    import_tiresias,
+    values,
+)
 from optsched.cli.command import CONTEXT, Commands, Help, add_command
 from optsched.cli.export import write_instance
 from optsched.cli.options import OUTPUT
@@ -109,6 +117,8 @@ def build_imports() -> typer.Typer:
     add_command(app, "shockwave", import_shockwave.shockwave, import_shockwave.EXAMPLES)
     add_command(app, "csv", import_csv.import_csv, import_csv.EXAMPLES)
     add_command(app, "elasticflow", import_elasticflow.elasticflow, import_elasticflow.EXAMPLES)
+    add_command(app, "chronus", import_chronus.chronus, import_chronus.EXAMPLES)
+    add_command(app, "tiresias", import_tiresias.tiresias, import_tiresias.EXAMPLES)
     add_command(app, "openb", import_openb.openb, import_openb.EXAMPLES)
     return app
 

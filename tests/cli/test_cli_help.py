@@ -19,6 +19,8 @@ COMMANDS = [
     ["import", "openb"],
     ["import", "elasticflow"],
     ["import", "shockwave"],
+    ["import", "chronus"],
+    ["import", "tiresias"],
     ["model", "list"],
     ["model", "predict"],
     ["model", "evaluate"],
