@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from optsched.cli import import_csv, import_elasticflow, import_openb, values
+from optsched.cli import (
+    import_chronus,
+    import_csv,
+    import_elasticflow,
+    import_openb,
+    import_shockwave,
+    import_tiresias,
+    values,
+)
 from optsched.cli.command import CONTEXT, Commands, Help, add_command
 from optsched.cli.export import write_instance
 from optsched.cli.options import OUTPUT
@@ -74,16 +82,20 @@ def gavel(
     check_target(output)
     sizes, now = values.pool_sizes(pools), values.duration(at, "--at")
     first, node_size = values.whole(active, "--active"), values.whole(gpus_per_node, "--gpus-per-node")
-    from optsched.formats.gavel import import_gavel
+    from optsched.formats.gavel import gavel_document, read_throughputs, read_trace
     from optsched.instance import Instance
     from optsched.instance.files import kind_of
-    from optsched.instance.reading import read_bytes
+    from optsched.instance.reading import named, read_bytes
 
     kind = "json" if output == "-" else kind_of(Path(output))
     with progress(shell, "importing"):
-        document = import_gavel(
-            read_bytes(Path(throughputs)),
-            read_bytes(Path(trace)),
+        with named(throughputs):
+            table = read_throughputs(read_bytes(Path(throughputs)))
+        with named(trace):
+            jobs = read_trace(read_bytes(Path(trace)))
+        document = gavel_document(
+            table,
+            jobs,
             sizes,
             active=first,
             at=now,
@@ -102,8 +114,11 @@ def build_imports() -> typer.Typer:
     app = typer.Typer(cls=Commands, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None)
     app.callback()(_imports)
     add_command(app, "gavel", gavel, EXAMPLES)
+    add_command(app, "shockwave", import_shockwave.shockwave, import_shockwave.EXAMPLES)
     add_command(app, "csv", import_csv.import_csv, import_csv.EXAMPLES)
     add_command(app, "elasticflow", import_elasticflow.elasticflow, import_elasticflow.EXAMPLES)
+    add_command(app, "chronus", import_chronus.chronus, import_chronus.EXAMPLES)
+    add_command(app, "tiresias", import_tiresias.tiresias, import_tiresias.EXAMPLES)
     add_command(app, "openb", import_openb.openb, import_openb.EXAMPLES)
     return app
 

@@ -1,4 +1,4 @@
-"""Import of Gavel's files (`optsched.formats.gavel_files`): a throughput table and a trace become an instance."""
+"""Import of Gavel's files: a throughput table and a trace become an instance."""
 
 from __future__ import annotations
 
@@ -10,19 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput, UsageError
-from optsched.formats.gavel_files import (
-    COLUMNS,
-    MAX_GPUS,
-    GavelThroughputs,
-    GavelTrace,
-    RowKey,
-    cell_path,
-    read_throughputs,
-    read_trace,
-    told_type,
-)
+from optsched.formats.gavel_files import GavelThroughputs, RowKey, read_throughputs, told_type
 from optsched.formats.gavel_profiles import profile_of
+from optsched.formats.gavel_traces import MAX_GPUS, GavelTrace, read_trace
 from optsched.instance.documents import FORMAT
 from optsched.instance.reading import show
 
@@ -33,7 +25,7 @@ REFERENCE = "v100"
 SYMMETRY = 1e-9
 """Relative difference allowed between the two directions of a pair."""
 
-__all__ = ["GavelThroughputs", "GavelTrace", "import_gavel", "read_throughputs", "read_trace"]
+__all__ = ["GavelThroughputs", "GavelTrace", "gavel_document", "import_gavel", "read_throughputs", "read_trace"]
 
 
 def import_gavel(
@@ -91,9 +83,42 @@ def import_gavel(
     UsageError
         Both ``active`` and ``at``, no pools, or numbers that make no sense, such as more active jobs than there are.
     """
+    table, jobs = read_throughputs(throughputs), read_trace(trace)
+    return gavel_document(
+        table,
+        jobs,
+        pools,
+        active=active,
+        at=at,
+        gpus_per_node=gpus_per_node,
+        pairs=pairs,
+        reference=reference,
+        name=name,
+    )
+
+
+def gavel_document(
+    table: GavelThroughputs,
+    jobs: GavelTrace,
+    pools: Mapping[str, int],
+    *,
+    active: int | None = None,
+    at: float | None = None,
+    gpus_per_node: int = 1,
+    pairs: bool = False,
+    reference: str | None = None,
+    durations: FloatArray | None = None,
+    name: str = "gavel",
+) -> dict[str, Any]:
+    """The document of files that are read already; see `import_gavel`.
+
+    Parameters
+    ----------
+    durations : FloatArray, shape (jobs,), optional
+        Seconds that count for deadlines, where the trace itself says them.
+    """
     node_size = _whole_option(gpus_per_node, "gpus_per_node", 1)
     sizes = {pool: _whole_option(gpus, f"pools[{pool!r}]", 0) for pool, gpus in pools.items()}
-    table, jobs = read_throughputs(throughputs), read_trace(trace)
     _check_worker_types(table, sizes, reference)
     count, now = _selection(jobs, active, at)
     _check_job_types(table, jobs, count)
@@ -107,10 +132,12 @@ def import_gavel(
         "cluster": {"pools": [_pool(pool, gpus, node_size) for pool, gpus in sizes.items()]},
         "performance": {"model": "table"},
         "workloads": {
-            job_type: {"throughput": _rates(table, job_type, sizes), **_parameters(job_type)} for job_type in used
+            job_type: {"throughput": rates_of(table, job_type, sizes), **_parameters(job_type)} for job_type in used
         },
-        "colocation": _colocation(table, used, scales, sizes) if pairs else [],
-        "jobs": [_job(table, jobs, row, reference) for row in range(count)],
+        "colocation": colocation(table, {job_type: (job_type, 1.0) for job_type in used}, scales, sizes)
+        if pairs
+        else [],
+        "jobs": [_job(table, jobs, row, reference, durations) for row in range(count)],
     }
 
 
@@ -156,8 +183,7 @@ def _check_job_types(table: GavelThroughputs, jobs: GavelTrace, count: int) -> N
         if job_type not in table.job_types:
             close = difflib.get_close_matches(job_type, sorted(table.job_types), n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
-            path = cell_path(int(jobs.line[row]), COLUMNS, "job_type")
-            raise InvalidInput(path, show(job_type), f"a job type of the throughput file{hint}")
+            raise InvalidInput(jobs.path(row, "job_type"), show(job_type), f"a job type of the throughput file{hint}")
 
 
 def _pool(name: str, gpus: int, node_size: int) -> dict[str, Any]:
@@ -170,15 +196,17 @@ def _pool(name: str, gpus: int, node_size: int) -> dict[str, Any]:
     return document
 
 
-def _rates(table: GavelThroughputs, job_type: str, pools: Mapping[str, int]) -> dict[str, dict[str, float]]:
-    """Positive rates by pool and GPU count; a pool without any is left out."""
+def rates_of(
+    table: GavelThroughputs, job_type: str, pools: Mapping[str, int], factor: float = 1.0
+) -> dict[str, dict[str, float]]:
+    """Positive rates by pool and GPU count, times the factor; a pool without any is left out."""
     rates: dict[str, dict[str, float]] = {}
     for pool in pools:
         by_scale = sorted(
             (scale, rate) for (row, scale), rate in table.alone[pool].items() if row == job_type and rate > 0
         )
         if by_scale:
-            rates[pool] = {str(scale): rate for scale, rate in by_scale}
+            rates[pool] = {str(scale): rate * factor for scale, rate in by_scale}
     return rates
 
 
@@ -188,19 +216,26 @@ def _parameters(job_type: str) -> dict[str, Any]:
     return {} if profile == job_type else {"parameters": {"profile": profile, "batch_per_gpu": samples}}
 
 
-def _colocation(
-    table: GavelThroughputs, job_types: Sequence[str], scales: Sequence[int], pools: Mapping[str, int]
+def colocation(
+    table: GavelThroughputs,
+    workloads: Mapping[str, tuple[str, float]],
+    scales: Sequence[int],
+    pools: Mapping[str, int],
 ) -> list[dict[str, Any]]:
-    """Each unordered pair of job types (a type with itself too) once per pool and scale, where both run."""
+    """Each unordered pair of workloads (one with itself too) once per pool and scale, where both run.
+
+    ``workloads`` has of each its job type, and the factor between its rates and those of the table.
+    """
     entries: list[dict[str, Any]] = []
+    items = tuple(workloads.items())
     for pool in pools:
         for scale in scales:
-            for place, first in enumerate(job_types):
-                for second in job_types[place:]:
-                    rates = _shared_rates(table, pool, (first, scale), (second, scale))
-                    if min(rates) > 0:
-                        workloads = [first, second]
-                        entries.append({"workloads": workloads, "pool": pool, "gpus": scale, "throughput": list(rates)})
+            for place, (first, (first_type, first_factor)) in enumerate(items):
+                for second, (second_type, second_factor) in items[place:]:
+                    one, other = _shared_rates(table, pool, (first_type, scale), (second_type, scale))
+                    if min(one, other) > 0:
+                        rates = [one * first_factor, other * second_factor]
+                        entries.append({"workloads": [first, second], "pool": pool, "gpus": scale, "throughput": rates})
     return entries
 
 
@@ -217,7 +252,9 @@ def _shared_rates(table: GavelThroughputs, pool: str, first: RowKey, second: Row
     return rates
 
 
-def _job(table: GavelThroughputs, jobs: GavelTrace, row: int, reference: str | None) -> dict[str, Any]:
+def _job(
+    table: GavelThroughputs, jobs: GavelTrace, row: int, reference: str | None, durations: FloatArray | None
+) -> dict[str, Any]:
     document: dict[str, Any] = {
         "id": f"j{row}",
         "workload": jobs.job_type[row],
@@ -226,21 +263,26 @@ def _job(table: GavelThroughputs, jobs: GavelTrace, row: int, reference: str | N
         "weight": float(jobs.weight[row]),
         "arrival": float(jobs.arrival[row]),
     }
-    deadline = None if math.isnan(jobs.slo[row]) else _deadline(table, jobs, row, reference)
-    return document if deadline is None else document | {"deadline": deadline}
+    if math.isnan(jobs.slo[row]):
+        return document
+    duration = _duration(table, jobs, row, reference) if durations is None else float(durations[row])
+    return document if duration is None else document | {"deadline": _deadline(jobs, row, duration)}
 
 
-def _deadline(table: GavelThroughputs, jobs: GavelTrace, row: int, reference: str | None) -> float | None:
-    """Seconds on the trace's clock; None where the job can run nowhere and so has no duration."""
-    path = cell_path(int(jobs.line[row]), COLUMNS, "SLO")
-    rate = _reference_rate(table, jobs.job_type[row], int(jobs.gpus[row]), reference, path)
-    if rate is None:
-        return None
+def _deadline(jobs: GavelTrace, row: int, duration: float) -> float:
+    """Seconds on the trace's clock."""
     slo = float(jobs.slo[row])
-    deadline = float(jobs.arrival[row]) + slo * (float(jobs.steps[row]) / rate)
+    deadline = float(jobs.arrival[row]) + slo * duration
     if not math.isfinite(deadline):
-        raise InvalidInput(path, f"{slo:g}, with a deadline beyond all numbers", "an SLO with a finite deadline")
+        found = f"{slo:g}, with a deadline beyond all numbers"
+        raise InvalidInput(jobs.path(row, "SLO"), found, "an SLO with a finite deadline")
     return deadline
+
+
+def _duration(table: GavelThroughputs, jobs: GavelTrace, row: int, reference: str | None) -> float | None:
+    """Seconds on the reference; None where the job can run nowhere and so has no duration."""
+    rate = _reference_rate(table, jobs.job_type[row], int(jobs.gpus[row]), reference, jobs.path(row, "SLO"))
+    return None if rate is None else float(jobs.steps[row]) / rate
 
 
 def _reference_rate(

@@ -18,6 +18,9 @@ GROUPS = {"import": ["import", "gavel"], "generate": ["generate", "cluster"], "m
 COMMANDS = [
     ["import", "openb"],
     ["import", "elasticflow"],
+    ["import", "shockwave"],
+    ["import", "chronus"],
+    ["import", "tiresias"],
     ["model", "list"],
     ["model", "predict"],
     ["model", "evaluate"],

@@ -198,6 +198,13 @@ def test_a_trace_without_jobs_is_refused(data: bytes) -> None:
         read_trace(data)
 
 
+def test_an_error_of_the_old_format_counts_its_own_columns() -> None:
+    with refused("trace line 1, column 1 (job_type)", '"zzzz"', "a job type of the throughput file"):
+        document(old_job("zzzz"))
+    with refused("trace line 2, column 7 (scale_factor)", '"0"', SCALE):
+        read_trace(text(old_job(), old_job(gpus=0)))
+
+
 def test_a_trace_that_is_not_utf8_is_refused() -> None:
     with refused("trace line 2", "a byte 0xff that is not UTF-8", "UTF-8 text"):
         read_trace(text(job()) + b"\xff\n")

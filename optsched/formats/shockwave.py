@@ -1,0 +1,177 @@
+"""Import of Shockwave's traces (Zheng et al., NSDI 2023): Gavel's, with batch sizes that change as jobs progress.
+
+A trace has Gavel's 10 columns and two more, 12 in all: ``job_type, command, working_directory, num_steps_arg,
+needs_data_dir, total_steps, scale_factor, mode, priority_weight, SLO, duration, arrival_time``. The throughput table is
+in Gavel's format. ``total_steps`` are steps of the first batch, and ``duration`` is what they take on a v100 in that
+batch; a change of batch makes a job shorter or longer (`optsched.formats.batch_schedules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.errors import InvalidInput
+from optsched.formats.batch_schedules import LARGEST, MODES, SAMPLES, batch_changes, steps_of_epoch
+from optsched.formats.gavel import colocation, gavel_document, rates_of
+from optsched.formats.gavel_files import GavelThroughputs, read_throughputs
+from optsched.formats.gavel_profiles import TYPE, job_type_of
+from optsched.formats.gavel_traces import COLUMNS as GAVEL_COLUMNS
+from optsched.formats.gavel_traces import GavelTrace, jobs_of, read_lines
+from optsched.instance.reading import listed, show
+from optsched.performance.batches import BATCH, NAME, PER_GPU
+from optsched.traces.documents import FORMAT
+
+COLUMNS = (*GAVEL_COLUMNS[:7], "mode", *GAVEL_COLUMNS[7:9], "duration", *GAVEL_COLUMNS[9:])
+ROUND = 120.0
+"""Round of the published experiments, s."""
+MOST_EPOCHS = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class ShockwaveTrace:
+    """A trace, in order of arrival.
+
+    Attributes
+    ----------
+    jobs : GavelTrace
+        What it shares with Gavel's.
+    mode : tuple of str
+        How the batch of each job changes.
+    duration : FloatArray, shape (jobs,)
+        Seconds of each job on the reference, in its first batch.
+    """
+
+    jobs: GavelTrace
+    mode: tuple[str, ...]
+    duration: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.mode)
+
+
+def read_shockwave_trace(data: bytes) -> ShockwaveTrace:
+    """Parse a trace of 12 columns; raises `InvalidInput` with line and column, as `read_trace` of Gavel's does."""
+    lines = read_lines(data, {len(COLUMNS): COLUMNS}, "12 columns", "12 columns")
+    return ShockwaveTrace(
+        jobs_of(lines),
+        tuple(lines.read("mode", lambda text: text if text in MODES else None, f"one of {listed(MODES)}")),
+        lines.numbers("duration", "seconds above 0", above=0.0),
+    )
+
+
+def import_shockwave(
+    throughputs: bytes,
+    trace: bytes,
+    pools: Mapping[str, int],
+    *,
+    active: int | None = None,
+    at: float | None = None,
+    gpus_per_node: int = 1,
+    pairs: bool = False,
+    planned: bool = False,
+    name: str = "shockwave",
+) -> dict[str, Any]:
+    """Make an ``optsched-trace/1`` document of a throughput file and a trace.
+
+    As `import_gavel`, and besides: a job has a regime for every change of its batch. From then on it runs at the rates
+    of a workload such as ``LM (batch size 80) in steps of 10``: those of the larger batch, times the steps of an epoch
+    in the first batch per step of one in the larger, for an epoch stays an epoch and steps are those of the first
+    batch. A batch without a rate in any of the pools is not taken up, as in the published simulator. A deadline is
+    arrival + SLO x duration, with the duration of the trace.
+
+    Parameters
+    ----------
+    throughputs, trace, pools, active, at, gpus_per_node, pairs, name
+        As in `import_gavel`.
+    planned : bool, default False
+        Change batches as Shockwave's planner expects it, and not as a simulated job does it.
+
+    Returns
+    -------
+    dict
+        Plain data, as `Trace.from_document` takes it; of a trace without any change an ``optsched-instance/1``.
+
+    Raises
+    ------
+    InvalidInput
+        As in `import_gavel`; or a job that changes its batch has a model whose data nobody knows, or no batch.
+    UsageError
+        As in `import_gavel`.
+    """
+    table, jobs = read_throughputs(throughputs), read_shockwave_trace(trace)
+    return shockwave_document(
+        table, jobs, pools, active=active, at=at, gpus_per_node=gpus_per_node, pairs=pairs, planned=planned, name=name
+    )
+
+
+def shockwave_document(
+    table: GavelThroughputs,
+    trace: ShockwaveTrace,
+    pools: Mapping[str, int],
+    *,
+    pairs: bool = False,
+    planned: bool = False,
+    name: str = "shockwave",
+    **selection: Any,
+) -> dict[str, Any]:
+    """The document of files that are read already; see `import_shockwave`."""
+    jobs = trace.jobs
+    instance = gavel_document(table, jobs, pools, durations=trace.duration, name=name, **selection)
+    instance["round"] = ROUND
+    count = len(instance["jobs"])
+    types = {job_type: (job_type, 1.0) for job_type in instance["workloads"]}
+    regimes: dict[str, Any] = {}
+    for row in range(count):
+        changes = []
+        for after, size, own, batch in _changes(table, trace, row, tuple(pools), planned):
+            job_type = jobs.job_type[row]
+            if size != batch:
+                job_type, larger = f"{own} (batch size {size}) in steps of {batch}", job_type_of(own, size)
+                if job_type not in types:
+                    factor = steps_of_epoch(own, batch) / steps_of_epoch(own, size)
+                    types[job_type] = (larger, factor)
+                    instance["workloads"][job_type] = {
+                        "throughput": rates_of(table, larger, pools, factor),
+                        "parameters": {NAME: own, PER_GPU: float(size), BATCH: float(batch)},
+                    }
+            changes.append({"after": float(after), "workload": job_type})
+        if changes:
+            regimes[instance["jobs"][row]["id"]] = changes
+    if pairs:
+        instance["colocation"] = colocation(table, types, np.unique(jobs.gpus[:count]).tolist(), pools)
+    return {"format": FORMAT, "instance": instance, "regimes": regimes} if regimes else instance
+
+
+def _changes(
+    table: GavelThroughputs, trace: ShockwaveTrace, row: int, pools: tuple[str, ...], planned: bool
+) -> Iterator[tuple[int, int, str, int]]:
+    """Of the changes of a job's batch: the steps done, the batch from then on, the model, and the first batch."""
+    jobs, mode, gpus = trace.jobs, trace.mode[row], int(trace.jobs.gpus[row])
+    if mode == "static":
+        return
+    told = TYPE.fullmatch(jobs.job_type[row])
+    model = jobs.job_type[row] if told is None else told[1]
+    if model not in SAMPLES or (told is None and model in LARGEST):
+        found = f"{show(jobs.job_type[row])} in mode {mode}"
+        raise InvalidInput(
+            jobs.path(row, "job_type"), found, f"mode static, or one of {listed(SAMPLES)} with its batch"
+        )
+    if told is None:
+        return
+    first = int(told[2])
+    steps = steps_of_epoch(model, first)
+    epochs = -(-int(jobs.steps[row]) // steps)
+    if epochs > MOST_EPOCHS:
+        found = f"{jobs.steps[row]:.15g}, {epochs} epochs of {steps} steps"
+        raise InvalidInput(jobs.path(row, "total_steps"), found, f"at most {MOST_EPOCHS} epochs")
+    now = first
+    for epoch, size in batch_changes(mode, model, first, gpus, epochs, planned=planned):
+        runs = size == first or any(table.rate(pool, job_type_of(model, size), gpus) > 0 for pool in pools)
+        if runs and size != now:
+            now = size
+            yield epoch * steps, size, model, first

@@ -1,0 +1,128 @@
+"""Import of the files of Tiresias' simulator (Gu et al., NSDI 2019): a trace of jobs and a cluster become an instance.
+
+A trace is a CSV table with a job a line: ``job_id``, ``num_gpu``, ``submit_time`` and ``duration`` in seconds,
+``model_name``; ``iterations`` and ``interval`` (seconds to the next job) tell nothing more. The simulator sorts jobs
+by ``submit_time``, and so does the import: those of the same time stay in the order of the file. A cluster is a CSV
+table of one line: ``num_switch``, ``num_node_p_switch``, ``num_gpu_p_node``, ``num_cpu_p_node``, ``mem_p_node`` in GB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optsched.errors import InvalidInput, UsageError
+from optsched.formats.csv_columns import Columns, read_columns
+from optsched.formats.csv_text import Kind
+from optsched.formats.recorded import pool_documents, recorded_workload, speeds_of
+from optsched.instance.documents import FORMAT
+from optsched.instance.reading import read_bytes
+
+COLUMNS: dict[str, Kind] = {
+    "job_id": "text", "num_gpu": "whole", "submit_time": "number", "iterations": "number", "model_name": "text",
+    "duration": "number", "interval": "number", "start_time": "number", "model_size": "number",
+    "aggr_interval": "number", "model_scale": "number",
+}  # fmt: skip
+REQUIRED = ("job_id", "num_gpu", "submit_time", "model_name", "duration")
+CLUSTER: dict[str, Kind] = {
+    "num_switch": "whole", "num_node_p_switch": "whole", "num_gpu_p_node": "whole", "num_cpu_p_node": "number",
+    "mem_p_node": "number",
+}  # fmt: skip
+POOL = "gpu"
+"""Name of the pool of a cluster file."""
+
+
+def import_tiresias(
+    trace: str | Path,
+    cluster: str | Path | None = None,
+    *,
+    pools: Mapping[str, tuple[int, int]] | None = None,
+    speeds: Mapping[str, float] | None = None,
+    at: float | None = None,
+    name: str = "tiresias",
+) -> dict[str, Any]:
+    """Make an ``optsched-instance/1`` document of a trace and a cluster.
+
+    The steps of a job are the seconds that it ran (`optsched.formats.recorded`), and its workload is its model.
+
+    Parameters
+    ----------
+    trace : path
+    cluster : path, optional
+        Cluster file: a pool ``gpu`` of all nodes below all switches, between which nothing tells the distance.
+    pools : mapping from str to (int, int), optional
+        Nodes, and GPUs of a node, instead of a cluster file.
+    speeds : mapping from str to float, optional
+        How much faster than recorded jobs run in a pool.
+    at : float, optional
+        Take the jobs that have arrived by then; ``now`` is ``at``. By default all jobs, and ``now`` is the first
+        arrival.
+    name : str
+        Of the instance.
+
+    Returns
+    -------
+    dict
+        Plain data, as `Instance.from_document` takes it.
+
+    Raises
+    ------
+    InvalidInput
+        With file, line and column.
+    UsageError
+        Neither or both of cluster file and pools, or speeds of other pools.
+    """
+    if (cluster is None) == (pools is None):
+        raise UsageError("the cluster is told by a cluster file or by pools, and by one of them")
+    documents = _cluster(cluster) if cluster is not None else pool_documents(pools or {})
+    factors = speeds_of((document["name"] for document in documents), speeds)
+    jobs = read_columns(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED)
+    ids, models, arrival = jobs.names("job_id"), jobs.cells["model_name"], jobs.numbers["submit_time"]
+    gangs = jobs.whole("num_gpu", 1, "a whole number of GPUs, at least 1").tolist()
+    jobs.refuse("duration", ~(jobs.numbers["duration"] > 0), "seconds above 0")
+    order = np.argsort(arrival, kind="stable")
+    taken = (order if at is None else order[arrival[order] <= at]).tolist()
+    used: dict[str, set[int]] = {}
+    for row in taken:
+        used.setdefault(models[row], set()).add(gangs[row])
+    return {
+        "format": FORMAT,
+        "name": name,
+        "now": float(arrival[order[0]]) if at is None else float(at),
+        "cluster": {"pools": documents},
+        "workloads": {model: recorded_workload(counts, factors) for model, counts in used.items()},
+        "jobs": [
+            {
+                "id": ids[row],
+                "workload": models[row],
+                "gpus": gangs[row],
+                "steps": float(jobs.numbers["duration"][row]),
+                "arrival": float(arrival[row]),
+            }
+            for row in taken
+        ],
+    }
+
+
+def _cluster(path: str | Path) -> list[dict[str, Any]]:
+    """The pool of a cluster file."""
+    table = read_columns(read_bytes(Path(path)), str(path), CLUSTER, tuple(CLUSTER))
+    if len(table) > 1:
+        raise InvalidInput(f"{table.name}:{table.line[1]}", "a second line", "one line below the first")
+    switches, nodes, gpus = (_whole(table, column) for column in tuple(CLUSTER)[:3])
+    return [
+        {
+            "name": POOL,
+            "nodes": switches * nodes,
+            "gpus_per_node": gpus,
+            "cpus_per_node": float(table.numbers["num_cpu_p_node"][0]),
+            "memory_per_node": float(table.numbers["mem_p_node"][0]),
+        }
+    ]
+
+
+def _whole(table: Columns, column: str) -> int:
+    return int(table.whole(column, 1, "a whole number, at least 1")[0])
