@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,24 @@ class Answer:
     def strict(self) -> bool:
         """Whether a job that has no room keeps all jobs behind it waiting."""
         return self.order is not None and self.order.strict
+
+
+@dataclass
+class Memory:
+    """An answer that is given again, for a caller who knows when it no longer holds, and takes it out then.
+
+    It is the same as solving again where no job or node came, went or changed, the formulation reads nothing that time
+    changes, and no side constraint does.
+    """
+
+    answer: Answer | None = None
+
+    def at(self, instance: Instance) -> Answer | None:
+        """The answer, of the instance as it is now."""
+        if self.answer is None:
+            return None
+        classes = self.answer.classes
+        return replace(self.answer, classes=replace(classes, candidates=replace(classes.candidates, instance=instance)))
 
 
 def formulation_of(

@@ -10,7 +10,7 @@ from optsched.assembly import model_of
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel, with_learnt
 from optsched.registry import load_solver
-from optsched.rounds.allocating import Recorded
+from optsched.rounds.allocating import Memory, Recorded
 from optsched.rounds.events import Event, Outcome, after_event
 from optsched.rounds.plan import Plan
 from optsched.rounds.solve_round import solve_round
@@ -46,11 +46,15 @@ class Living:
             self.model(self.state.instance).observe(outcome.observations)
 
     def planned(
-        self, now: float, load: Callable[[str], type[Solver]] = load_solver, recorded: Recorded | None = None
+        self,
+        now: float,
+        load: Callable[[str], type[Solver]] = load_solver,
+        recorded: Recorded | None = None,
+        memory: Memory | None = None,
     ) -> tuple[RoundState, Plan]:
-        """The state at a time and its plan; nothing changes before `follow`."""
+        """The state at a time and its plan (see `solve_round`); nothing changes before `follow`."""
         state = advanced(self.state, max(now, self.state.now))
-        return state, solve_round(state, load=load, model=self.model, recorded=recorded)
+        return state, solve_round(state, load=load, model=self.model, recorded=recorded, memory=memory)
 
     def follow(self, state: RoundState, plan: Plan) -> None:
         """Let a plan be carried out."""

@@ -19,7 +19,7 @@ from optsched.instance import Instance
 from optsched.performance import PerformanceModel
 from optsched.program import SideRows
 from optsched.registry import load_solver
-from optsched.rounds.allocating import Answer, Recorded, allocate, check_names, keys_of, repaired
+from optsched.rounds.allocating import Answer, Memory, Recorded, allocate, check_names, keys_of, repaired
 from optsched.rounds.checking import broken_rules
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.opening import StateSource, state_of
@@ -55,6 +55,7 @@ def solve_round(
     load: Callable[[str], type[Solver]] = load_solver,
     model: Callable[[Instance], PerformanceModel] = model_of,
     recorded: Recorded | None = None,
+    memory: Memory | None = None,
 ) -> Plan:
     """Plan the coming round.
 
@@ -73,6 +74,8 @@ def solve_round(
         The performance model of an instance (default: the one that it asks for).
     recorded : Recorded, optional
         What this round came to when it was planned before: no program is solved then.
+    memory : Memory, optional
+        An answer that still holds is taken from it, and a new one put there.
 
     Returns
     -------
@@ -92,7 +95,7 @@ def solve_round(
     if recorded is not None and recorded.stands:
         return standstill(state, view, recorded.fallback or "")
     try:
-        plan = _planned(state, view, load, model, recorded)
+        plan = _planned(state, view, load, model, recorded, Memory() if memory is None else memory)
         broken = broken_rules(view, plan.running)
         why = f"the plan broke a rule: {broken[0]}" if broken else None
     except Interrupted:
@@ -116,10 +119,14 @@ def _planned(
     load: Callable[[str], type[Solver]],
     model: Callable[[Instance], PerformanceModel],
     recorded: Recorded | None,
+    memory: Memory,
 ) -> Plan:
     """The plan of an allocation or a ranking."""
-    ranked = state.policy.ranking is not None
-    answer = rank(state, view, model) if ranked else allocate(state, view, load, model, recorded)
+    answer = memory.at(view.instance)
+    if answer is None:
+        ranked = state.policy.ranking is not None
+        answer = rank(state, view, model) if ranked else allocate(state, view, load, model, recorded)
+        memory.answer = replace(answer, timings={}) if answer.fallback is None else None
     allocated = time.perf_counter()
     round = _Round(state, view, answer)
     plan = round.plan(*round.seated())

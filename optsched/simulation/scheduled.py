@@ -13,7 +13,7 @@ from optsched.assembly import constraints_in_force
 from optsched.instance import Instance, with_jobs
 from optsched.instance.tables import JobTable
 from optsched.registry import load_formulation
-from optsched.rounds.allocating import Recorded
+from optsched.rounds.allocating import Memory
 from optsched.rounds.events import Nodes, Observe
 from optsched.rounds.living import Living
 from optsched.rounds.plan import Plan, Verdict
@@ -71,7 +71,7 @@ class Scheduled:
         self._regimes = trace.regimes
         self.rows: IntArray = np.zeros(0, np.int64)
         self.living = Living(RoundState.first(nobody, policy))
-        self._last: Recorded | None = None
+        self._memory = Memory()
         self._lasting = _lasts(policy, instance)
 
     @property
@@ -90,7 +90,7 @@ class Scheduled:
         added = _arriving(self._source, come) if len(come) else None
         self.living.state = with_instance(state, with_jobs(state.instance, kept, added), kept)
         self.rows = np.concatenate([self.rows[kept], come])
-        self._last = None
+        self._memory.answer = None
 
     def progress(self, steps_done: FloatArray) -> None:
         """Steps that the jobs of the trace have done."""
@@ -102,7 +102,7 @@ class Scheduled:
         changed = self._regimes.in_stage(table, self.rows, stage[self.rows])
         if (changed.workload != table.workload).any():
             self._set(changed)
-            self._last = None
+            self._memory.answer = None
 
     def _set(self, table: JobTable) -> None:
         state = self.state
@@ -112,7 +112,7 @@ class Scheduled:
         """Nodes change their states; what runs on those that are down has stopped."""
         event = Nodes.model_validate({"states": dict(states), "now": max(now, self.state.now)})
         self.living.accept(self.living.after(event))
-        self._last = None
+        self._memory.answer = None
 
     def interrupted(self, jobs: BoolArray) -> None:
         """Jobs (a mask of those of the trace) do not run any more."""
@@ -130,7 +130,7 @@ class Scheduled:
         }
         if told:
             self.living.accept(self.living.after(Observe.model_validate({"jobs": told, "now": self.state.now})))
-            self._last = None
+            self._memory.answer = None
 
     # --- what it says -------------------------------------------------------------------------------------------------
 
@@ -139,15 +139,10 @@ class Scheduled:
 
         Where nothing has happened since the last allocation that could change it, it is not computed again.
         """
-        known, warm = self._last, self.state.warm
-        state, plan = self.living.planned(now, recorded=known)
+        solved = self._memory.answer is None or not self._lasting
+        state, plan = self.living.planned(now, memory=self._memory if self._lasting else None)
         self.living.follow(state, plan)
-        if known is not None:
-            self.living.state = replace(self.state, warm=warm)
-        elif self._lasting and plan.fallback is None and not plan.stands and plan.recorded is None:
-            claimed = np.flatnonzero(plan.ledger.fraction > 0)
-            self._last = Recorded(key=plan.ledger.key[claimed], fraction=plan.ledger.fraction[claimed])
-        return plan, known is None
+        return plan, solved
 
     def running(self, plan: Plan) -> Running:
         """What runs by a plan."""
