@@ -1,0 +1,233 @@
+"""Round mode: what a scheduler plans, carried out on jobs whose ends can be worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from optsched.errors import InvalidInput, UsageError
+from optsched.simulation import Simulation, simulate
+from optsched.traces import Trace
+
+Make = Callable[..., Trace]
+
+
+def job(name: str, steps: float, rate: float = 1.0, **more: object) -> dict[str, object]:
+    return {"id": name, "steps": steps, "throughput": {"p": rate}, **more}
+
+
+def test_one_job_runs_from_arrival_to_end(make: Make) -> None:
+    result = simulate(make([job("a", 250.0, 2.0, arrival=50.0)]))
+    assert result.jobs.first_start.tolist() == [50.0]  # an idle scheduler wakes when a job comes
+    assert result.jobs.finish.tolist() == [175.0]
+    assert result.completion_times.tolist() == [125.0]
+    assert result.rounds.start.tolist() == [50.0, 150.0]
+    metrics = result.metrics()
+    assert (metrics["mean_jct"], metrics["makespan"], metrics["completed"]) == (125.0, 125.0, 1)
+    assert metrics["gpu_hours"] == pytest.approx(125.0 / 3600)
+
+
+def test_one_by_one_with_and_without_plans_at_events(make: Make) -> None:
+    """Three jobs of 150 s on one GPU, first come, first served."""
+    trace = make([job("a", 150.0), job("b", 150.0), job("c", 150.0)])
+    waits = simulate(trace, "fifo")
+    assert waits.jobs.finish.tolist() == [150.0, 350.0, 550.0]  # the GPU is idle until the next round
+    at_once = simulate(trace, "fifo", replan="events")
+    assert at_once.jobs.finish.tolist() == [150.0, 300.0, 450.0]
+    assert at_once.metrics()["utilisation"] == pytest.approx(1.0)
+    assert waits.metrics()["utilisation"] == pytest.approx(450.0 / 600.0)
+
+
+def test_time_is_shared_as_the_allocation_says(make: Make) -> None:
+    """Two equal jobs on one GPU take turns, and end within a few rounds of each other."""
+    result = simulate(make([job("a", 2000.0), job("b", 2000.0)]), {"hysteresis": 0.5})
+    first, second = sorted(result.jobs.finish.tolist())
+    assert second == 4000.0
+    assert first >= 3600.0
+    assert result.jobs.held.tolist() == [2000.0, 2000.0]
+
+
+def test_a_restart_costs_time_without_progress(make: Make) -> None:
+    """Every start but the first costs 30 s; what is held is more than what the steps take."""
+    trace = make([job("a", 1000.0, restart_cost=30.0), job("b", 1000.0, restart_cost=30.0)])
+    result = simulate(trace, {"hysteresis": 0.0})
+    starts = result.jobs.starts
+    assert (starts > 2).all()
+    assert result.jobs.held == pytest.approx(1000.0 + 30.0 * (starts - 1))
+    assert simulate(trace, {"hysteresis": 0.0}, restart_cost=0.0).jobs.held == pytest.approx(1000.0)
+
+
+def test_a_regime_changes_the_rate_in_the_middle_of_a_round(make: Make) -> None:
+    """50 steps at 1 step/s, then 100 at 4, then 10 at 0.5: 50 + 25 + 20 s."""
+    trace = make(
+        [{"id": "a", "workload": "slow", "steps": 160.0}],
+        workloads={name: {"throughput": {"p": rate}} for name, rate in (("slow", 1.0), ("fast", 4.0), ("last", 0.5))},
+        regimes={"a": [{"after": 50.0, "workload": "fast"}, {"after": 150.0, "workload": "last"}]},
+    )
+    assert simulate(trace).jobs.finish.tolist() == [95.0]
+    assert simulate(trace, mode="fluid").jobs.finish == pytest.approx([95.0])
+
+
+def test_a_scheduler_is_told_of_regimes(make: Make) -> None:
+    """Shortest first: after 100 steps, a has become so slow that b is shorter."""
+    trace = make(
+        [{"id": "a", "workload": "fast", "steps": 200.0}, {"id": "b", "workload": "fast", "steps": 220.0}],
+        workloads={"fast": {"throughput": {"p": 1.0}}, "slow": {"throughput": {"p": 0.1}}},
+        regimes={"a": [{"after": 100.0, "workload": "slow"}]},
+    )
+    result = simulate(trace, {"ranking": "srtf", "hysteresis": 0.0})
+    assert result.jobs.finish[1] == 320.0
+    assert result.jobs.finish[0] > result.jobs.finish[1]
+
+
+def test_what_ran_on_a_node_that_fails_falls_back_to_its_checkpoint(make: Make) -> None:
+    """The node fails at 130 s and is back at 200 s; checkpoints are each round, or every 20 s."""
+    events = [{"at": 130.0, "node": "p-0", "state": "down"}, {"at": 200.0, "node": "p-0", "state": "up"}]
+    trace = make([job("a", 300.0)], node_events=events)
+    result = simulate(trace)
+    assert result.jobs.lost.tolist() == [30.0]
+    assert result.jobs.finish.tolist() == [400.0]  # 100 s, failed, and 200 s from 200 s on
+    assert result.jobs.starts.tolist() == [2]
+    often = simulate(trace, checkpoint=20.0)
+    assert often.jobs.lost.tolist() == [pytest.approx(10.0)]
+    assert often.jobs.finish == pytest.approx([380.0])
+    assert simulate(trace, restart_cost=15.0).jobs.finish == pytest.approx([415.0])
+
+
+def test_nodes_fail_by_seed_and_jobs_end_all_the_same(make: Make) -> None:
+    trace = make([job(f"j{row}", 5000.0, arrival=10.0 * row) for row in range(6)], {"p": 4})
+    first, same, other = (simulate(trace, failures=1.0, repair=0.1, seed=seed) for seed in (1, 1, 2))
+    assert first.completed.all()
+    assert first.jobs.lost.sum() > 0
+    assert (first.jobs.finish == same.jobs.finish).all()
+    assert (first.jobs.finish != other.jobs.finish).any()
+    assert first.metrics()["utilisation"] <= 1.0
+
+
+def test_noise_is_a_factor_of_each_job(make: Make) -> None:
+    trace = make([job(f"j{row}", 1000.0) for row in range(40)], {"p": 40})
+    result = simulate(trace, noise=0.2, seed=3)
+    factor = 1000.0 / result.jobs.finish
+    assert np.log(factor).std() == pytest.approx(0.2, rel=0.35)
+
+
+def test_a_learning_scheduler_is_told_true_rates(make: Make) -> None:
+    """The scheduler believes that b is slow; told better, it lets b, which is short, go first."""
+    trace = make([job("a", 3000.0, 1.0), job("b", 1000.0, 0.2)])
+    policy = {"ranking": "srtf", "hysteresis": 0.0}
+    learning = {"model": "online", "of": {"model": "table"}}
+    blind = simulate(trace, policy)
+    assert blind.jobs.finish[0] < blind.jobs.finish[1]
+    assert simulate(trace, policy, performance=learning, observe=True).completed.all()
+
+
+def test_a_job_waits_for_its_predecessors(make: Make) -> None:
+    trace = make([job("a", 150.0, arrival=40.0), job("b", 100.0, after=["a"], arrival=0.0)], {"p": 2})
+    result = simulate(trace)
+    assert result.jobs.first_start.tolist() == [40.0, 240.0]
+
+
+def test_two_that_share_a_gpu_run_at_the_rates_of_the_pair(make: Make) -> None:
+    trace = make(
+        [{"id": name, "workload": name, "steps": 80.0} for name in ("a", "b")],
+        workloads={name: {"throughput": {"p": 1.0}} for name in ("a", "b")},
+        colocation=[{"workloads": ["a", "b"], "pool": "p", "throughput": [0.8, 0.9]}],
+    )
+    result = simulate(trace)
+    assert result.jobs.finish == pytest.approx([100.0, 80.0 / 0.9])
+    assert result.jobs.gpu_seconds == pytest.approx([50.0, 40.0 / 0.9])
+
+
+def test_jobs_that_can_never_run_are_given_up_with_a_notice(make: Make) -> None:
+    trace = make([job("a", 100.0), {"id": "wide", "steps": 10.0, "gpus": 4, "throughput": {"p": 1.0}}])
+    result = simulate(trace)
+    assert result.completed.tolist() == [True, False]
+    assert "1 jobs wait, nothing runs and nothing lies ahead" in result.notices[0]
+    assert result.metrics()["makespan"] is None
+    assert result.metrics()["mean_jct"] == 100.0
+
+
+def test_a_job_without_steps_is_complete_when_it_comes(make: Make) -> None:
+    for mode in ("rounds", "fluid"):
+        result = simulate(make([job("a", 0.0, arrival=30.0), job("b", 100.0)]), mode=mode)
+        assert result.jobs.finish == pytest.approx([30.0, 100.0])
+
+
+def test_the_time_is_limited_on_request(make: Make) -> None:
+    for mode in ("rounds", "fluid"):
+        result = simulate(make([job("a", 1000.0)]), mode=mode, until=250.0)
+        assert not result.completed.any()
+        assert result.jobs.steps_done.tolist() == [250.0]
+        assert "ended at 250 s after the first arrival" in result.notices[0]
+
+
+def test_segments_say_who_held_what(make: Make) -> None:
+    result = simulate(make([job("a", 250.0), job("b", 100.0)]), "fifo")
+    segments = result.segments
+    assert segments.job.tolist() == [0, 1]
+    assert segments.start.tolist() == [0.0, 300.0]
+    assert segments.end.tolist() == [250.0, 400.0]
+    assert segments.first_gpu.tolist() == [0, 0]
+    assert not len(simulate(make([job("a", 250.0)]), segments=False).segments)
+
+
+def test_warm_up_and_cool_down_do_not_count(make: Make) -> None:
+    trace = make([job(f"j{row}", 100.0 + row, arrival=float(row)) for row in range(10)], {"p": 10})
+    result = simulate(trace, warm_up=0.2, cool_down=0.3)
+    assert result.measured.tolist() == [False] * 2 + [True] * 5 + [False] * 3
+    assert result.metrics()["jobs"] == 5
+
+
+def same(one: Simulation, other: Simulation) -> bool:
+    logs = zip(vars(one.jobs).values(), vars(other.jobs).values(), strict=True)
+    parts = zip(vars(one.rounds).items(), vars(other.rounds).values(), strict=True)
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in logs) and all(
+        name == "seconds" or np.array_equal(a, b) for (name, a), b in parts
+    )
+
+
+@pytest.mark.parametrize("policy", ["max-min-fairness", "finish-time-fairness", "srtf"])
+def test_the_same_trace_and_seed_give_the_same(make: Make, policy: str) -> None:
+    random = np.random.default_rng(0)
+    jobs = [job(f"j{row}", float(random.integers(50, 900)), arrival=float(row * 60)) for row in range(15)]
+    runs = [simulate(make(jobs, {"p": 3}), policy, noise=0.1, seed=5) for _ in range(2)]
+    assert same(*runs)
+
+
+def test_an_allocation_that_still_holds_is_not_solved_again(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule, whose allocations are the same to the last bit whenever they are made."""
+    random = np.random.default_rng(1)
+    jobs = [
+        {"id": f"j{row}", "steps": float(random.integers(500, 9000)), "arrival": float(row * 170), "gpus": int(gpus),
+         "throughput": {"p": float(random.uniform(1, 3)), "q": float(random.uniform(0.5, 2))}}
+        for row, gpus in enumerate(random.choice([1, 2], 20))
+    ]  # fmt: skip
+    trace = make(jobs, {"p": 3, "q": 4})
+    lasting = simulate(trace, "isolated")
+    assert lasting.rounds.solved.sum() < len(lasting.rounds)
+    monkeypatch.setattr("optsched.simulation.scheduled._lasts", lambda *_: False)
+    again = simulate(trace, "isolated")
+    assert again.rounds.solved.all()
+    assert np.array_equal(lasting.jobs.finish, again.jobs.finish)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "magic"}, "options.mode: found \"magic\", expected one of 'rounds', 'fluid' or 'gavel'"),
+        ({"noise": -1.0}, "options.noise: found -1.0"),
+        ({"speed": 2}, "options.speed: found an unknown key 'speed'"),
+        ({"warm_up": 2.0}, "options.warm_up"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(make: Make, options: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        simulate(make([job("a", 1.0)]), **options)
+    assert str(refused.value).startswith(message)
+
+
+def test_a_policy_that_there_is_not_is_refused(make: Make) -> None:
+    with pytest.raises(UsageError, match="unknown formulation 'nonesuch'"):
+        simulate(make([job("a", 1.0)]), "nonesuch")
