@@ -4,7 +4,8 @@ D. Narayanan et al., OSDI 2020, section 5, and the repository's ``scheduler.py``
 where they differ from our own rounds: a new job has no share until the next reset, at least ``reset_interval`` seconds
 after the last; a job without a share takes a place in the selection but runs only if it has one in the allocation; a
 round ends when the last job of it ends, and whoever ends before keeps its GPUs idle until then; steps of a round are
-whole; nothing is lost by stopping a job.
+whole; nothing is lost by stopping a job. As in Shockwave's variant of the simulator, jobs may have regimes, and with
+``restart_cost`` a job that did not run in the round before makes no progress for so long.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ FIFO = "fifo"
 """The formulation whose jobs without a share do not take what is left over."""
 ALLOX = "allox"
 INTERIOR = "clarabel"
+LAST_SECONDS = 5.0
+"""A round that is shorter than all by more is the last of its job."""
 SHUFFLER = 5
 """Added to the seed, it is that of the order of the pools there."""
 FAILED_ROUNDS = 5
@@ -64,8 +67,10 @@ class GavelRounds:
 
     def __init__(self, trace: Trace, policy: RoundPolicy, options: SimulationOptions, truth: Truth) -> None:
         instance = trace.instance
-        if len(trace.regimes) or len(trace.node_events) or options.failures is not None:
-            raise UsageError("mode gavel has neither regimes nor nodes that fail: use mode rounds")
+        if len(trace.node_events) or options.failures is not None:
+            raise UsageError("mode gavel has no nodes that fail: use mode rounds")
+        if len(trace.regimes) and instance.colocation:
+            raise UsageError("mode gavel does not pack jobs that have regimes: use mode rounds")
         if (instance.jobs_table.gpus_min != instance.jobs_table.gpus_max).any():
             raise UsageError("mode gavel has jobs of a fixed number of GPUs only: use mode rounds")
         self.options, self.truth, self.instance = options, truth, instance
@@ -81,6 +86,8 @@ class GavelRounds:
             for pool in range(len(self._sizes))
         ]
         self._length = instance.round
+        self._widest = np.array([int(pool.node_gpus.max(initial=1)) for pool in instance.cluster.pools], np.int64)
+        self._ran = np.zeros(len(self.arrival), bool)
         self._gang = instance.jobs_table.gpus_min
         self._order = random.Random(options.seed + SHUFFLER)
         self._rows = GavelRows.none(len(self._sizes))
@@ -157,9 +164,8 @@ class GavelRounds:
     def _rate_on(self, pool: int, mine: IntArray, other: IntArray) -> FloatArray:
         """steps/s of jobs beside others on a pool, spread as little as the pool allows; 0 where unknown."""
         job, gang = np.maximum(mine, 0), self._gang[np.maximum(mine, 0)]
-        biggest = max(int(self.instance.cluster.pools[pool].node_gpus.max(initial=1)), 1)
         where = np.full(len(job), pool)
-        rate = self.truth.rates(job, np.where(mine >= 0, other, -1), where, gang, -(-gang // biggest))
+        rate = self.truth.rates(job, np.where(mine >= 0, other, -1), where, gang, -(-gang // self._widest[pool]))
         return np.nan_to_num(np.where(mine >= 0, rate, 0.0)) * self.world.factor[job]
 
     # --- the allocation -----------------------------------------------------------------------------------------------
@@ -240,6 +246,45 @@ class GavelRounds:
 
     def _run(self, placed: _Placed, now: float, before: float) -> tuple[float, FloatArray]:
         """Let run what is placed; the end of the round, and GPU seconds by pool."""
+        rows, world = self._rows, self.world
+        row, pool = placed.row, placed.pool
+        job, partner = rows.job[row], rows.partner[row]
+        cost = self._restart_costs(job)
+        made = world.done.copy()
+        takes = self._staged(placed, now, cost) if len(self.truth.regimes) else self._whole_steps(placed, cost)
+        made = world.done - made
+        until = float((now + takes).max())
+        spent = now + takes - (before if before > 0 else 0.0) - cost  # a gap before the round counts, as there
+        np.add.at(rows.time, (row, pool), spent)
+        self._pool_time += np.bincount(pool, spent, minlength=len(self._pool_time))
+        busy = self._stint(placed, job, partner, now, now + takes)
+        ended = np.concatenate([job, partner[partner >= 0]])
+        when = np.concatenate([now + takes, (now + takes)[partner >= 0]])
+        done = world.finished[ended]
+        self.recorder.finish[ended[done]] = when[done]
+        leaves = np.zeros(len(self._gone), bool)
+        leaves[ended[done]] = True
+        nothing = job[(made[job] <= 0) & (partner < 0)]
+        self._failed[job] += 1
+        self._failed[np.setdiff1d(job, nothing)] = 0
+        dropped = nothing[self._failed[nothing] >= FAILED_ROUNDS]
+        if len(dropped):
+            self.notices.append(f"{len(dropped)} jobs dropped: they make no whole step in a round")
+            leaves[dropped] = True
+        self._ran = np.zeros(len(self._gone), bool)
+        self._ran[ended] = True
+        if leaves.any():
+            self._gone |= leaves
+            self._rows = rows.without(self._gone)
+            self._stale = True
+        return until, busy
+
+    def _restart_costs(self, job: IntArray) -> FloatArray:
+        """Seconds without progress of jobs that did not run in the round before."""
+        return np.where(self._ran[job], 0.0, self.options.restart_cost or 0.0)
+
+    def _whole_steps(self, placed: _Placed, cost: FloatArray) -> FloatArray:
+        """Every job makes the whole steps of a round, or those that it has left; seconds that each row takes."""
         rows, world, length = self._rows, self.world, self._length
         row, pool = placed.row, placed.pool
         job, partner = rows.job[row], rows.partner[row]
@@ -251,31 +296,35 @@ class GavelRounds:
             made = np.where(runs, np.minimum(np.floor(rate * length), np.ceil(left)), 0.0)
             takes = np.maximum(takes, np.divide(made, rate, out=np.zeros(len(row)), where=runs & (rate > 0)))
             steps.append(made)
-        until = float((now + takes).max())
-        spent = now + takes - (before if before > 0 else 0.0)  # a gap before the round counts, as there
-        np.add.at(rows.time, (row, pool), spent)
-        self._pool_time += np.bincount(pool, spent, minlength=len(self._pool_time))
-        world.done[job] += steps[0]
-        world.done[partner[partner >= 0]] += steps[1][partner >= 0]
-        busy = self._stint(placed, job, partner, now, now + takes)
-        ended = np.concatenate([job, partner[partner >= 0]])
-        when = np.concatenate([now + takes, (now + takes)[partner >= 0]])
-        done = world.steps[ended] - world.done[ended] <= 0
-        self.recorder.finish[ended[done]] = when[done]
-        leaves = np.zeros(len(self._gone), bool)
-        leaves[ended[done]] = True
-        nothing = job[(steps[0] <= 0) & (partner < 0)]
-        self._failed[job] += 1
-        self._failed[np.setdiff1d(job, nothing)] = 0
-        dropped = nothing[self._failed[nothing] >= FAILED_ROUNDS]
-        if len(dropped):
-            self.notices.append(f"{len(dropped)} jobs dropped: they make no whole step in a round")
-            leaves[dropped] = True
-        if leaves.any():
-            self._gone |= leaves
-            self._rows = rows.without(self._gone)
+        late = (cost > 0) & (takes > length - LAST_SECONDS)  # in their last round jobs are spared, as there
+        part = np.divide(takes - cost, takes, out=np.ones(len(row)), where=late)
+        cost[~late] = 0.0
+        world.done[job] += np.where(late, np.floor(steps[0] * part), steps[0])
+        shared = partner >= 0
+        world.done[partner[shared]] += np.where(late, np.floor(steps[1] * part), steps[1])[shared]
+        return takes
+
+    def _staged(self, placed: _Placed, now: float, cost: FloatArray) -> FloatArray:
+        """Jobs with regimes change their rates when they come to it; seconds that each row takes."""
+        rows, world = self._rows, self.world
+        row, pool = placed.row, placed.pool
+        job, gang = rows.job[row], self._gang[rows.job[row]]
+        stage = world.stage[job]
+        world.resumes[job] = now + cost
+        nodes = -(-gang // self._widest[pool])
+        ends = world.run(
+            job, rows.rate[row, pool], (rows.partner[row], pool, gang, nodes), now,
+            np.full(len(row), now + self._length),
+        )  # fmt: skip
+        changed = job[world.stage[job] != stage]
+        if len(changed):
+            mine = np.isin(rows.job, changed)
+            rows.rate[mine] = (
+                self.truth.alone[self.truth.row(rows.job[mine], world.stage[rows.job[mine]])]
+                * world.factor[rows.job[mine], np.newaxis]
+            )
             self._stale = True
-        return until, busy
+        return ends - now
 
     def _stint(self, placed: _Placed, job: IntArray, partner: IntArray, now: float, ends: FloatArray) -> FloatArray:
         """Write down who held what."""
