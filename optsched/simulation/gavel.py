@@ -257,7 +257,7 @@ class GavelRounds:
         spent = now + takes - (before if before > 0 else 0.0) - cost  # a gap before the round counts, as there
         np.add.at(rows.time, (row, pool), spent)
         self._pool_time += np.bincount(pool, spent, minlength=len(self._pool_time))
-        busy = self._stint(placed, job, partner, now, now + takes)
+        busy = self._stint(placed, now, now + takes, cost)
         ended = np.concatenate([job, partner[partner >= 0]])
         when = np.concatenate([now + takes, (now + takes)[partner >= 0]])
         done = world.finished[ended]
@@ -326,8 +326,9 @@ class GavelRounds:
             self._stale = True
         return ends - now
 
-    def _stint(self, placed: _Placed, job: IntArray, partner: IntArray, now: float, ends: FloatArray) -> FloatArray:
+    def _stint(self, placed: _Placed, now: float, ends: FloatArray, cost: FloatArray) -> FloatArray:
         """Write down who held what."""
+        job, partner = self._rows.job[placed.row], self._rows.partner[placed.row]
         pairs = partner >= 0
         owner = np.repeat(np.arange(len(job), dtype=np.int64), [len(held) for held in placed.gpus])
         gpu = np.array([number for held in placed.gpus for number in held], np.int64)
@@ -338,6 +339,7 @@ class GavelRounds:
             Stint(
                 np.concatenate([job, partner[pairs]]), placed.pool[both], self._gang[job][both], nodes[both],
                 first[both], np.where(pairs, 0.5, 1.0)[both], np.full(len(both), now), ends[both], fresh[both],
+                cost[both],
             )
         )  # fmt: skip
 

@@ -26,7 +26,7 @@ class AlloxAllocator(Allocator):
     k = 1, 2, ..., the k-th from the end of its queue) at the cost k N_i / T_ig + age_i; whoever is first on a GPU has
     all of its time from now on, and keeps it. There are many optimal assignments. It is scipy's that counts here, on
     the GPUs in the order of the names of their pools; `formulations.allox` has the same optimum, and hands equal GPUs
-    out otherwise.
+    out otherwise. A gang counts as one GPU, as in Shockwave's variant; Gavel's own takes none.
 
     Parameters
     ----------
@@ -38,8 +38,6 @@ class AlloxAllocator(Allocator):
 
     def __init__(self, instance: Instance, policy: RoundPolicy, rate: FloatArray) -> None:
         super().__init__(instance, policy, MODE)
-        if (instance.jobs_table.gpus_max > 1).any():
-            raise UsageError("allox plans jobs on one GPU each")
         options = make_formulation(policy.formulation, policy.options).options
         self._alpha = float(options.alpha)
         self._rate = np.where(rate > 0, rate, SLOWEST)

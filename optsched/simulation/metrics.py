@@ -28,8 +28,8 @@ def metrics(simulation: Simulation, *, rho: RHO = "isolated", unfair: float = 1.
     dict
         ``jobs`` (measured), ``completed``; ``mean_jct``, ``p50_jct``, ``p99_jct`` (s); ``makespan`` (s, from the first
         arrival to the last end of all jobs); ``utilisation`` (part of the GPU time of the nodes that are up that GPUs
-        were held, until then); ``mean_rho``, ``worst_rho``, ``unfair_fraction``; ``deadlines_met`` (part of the jobs
-        that have one); ``gpu_hours`` and ``gpu_hours_per_job``; ``restarts_per_job`` (starts after the first);
+        were held, until then), ``progress`` (the same without the time in which states were restored); ``mean_rho``,
+        ``worst_rho``, ``unfair_fraction``; ``deadlines_met`` (part of the jobs that have one); ``gpu_hours`` and ``gpu_hours_per_job``; ``restarts_per_job`` (starts after the first);
         ``cost`` (USD), ``energy`` (kWh, where all pools state their power); ``lost_steps``; ``fragmentation`` (part of
         the free GPU time that is free on nodes in use); ``mean_queue`` (jobs that wait), ``mean_contention`` (jobs
         there); ``rounds``, ``solves``, ``fallbacks``, ``mean_solve_ms``, ``p99_solve_ms`` (wall time of a plan).
@@ -80,6 +80,7 @@ def _over_time(simulation: Simulation) -> dict[str, float | None]:
     planned = rounds.seconds[rounds.solved] * 1e3
     return {
         "utilisation": float(busy.sum() / there.sum()) if there.sum() > 0 else None,
+        "progress": float((busy.sum() - simulation.jobs.restoring.sum()) / there.sum()) if there.sum() > 0 else None,
         "energy": sum(joules) / JOULES_PER_KWH if len(joules) == len(pools) else None,
         "fragmentation": float((rounds.stranded * length).sum() / free) if free > 0 else None,
         "mean_queue": float((rounds.waiting * length).sum() / seconds) if seconds > 0 else None,

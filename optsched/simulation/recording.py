@@ -27,6 +27,8 @@ class Stint:
         Seconds; the GPUs are held in between.
     fresh : IntArray
         1 where the job was put on these GPUs at the start of it, else 0.
+    restoring : FloatArray
+        Seconds at the start of it in which the job makes no progress: it restores its state.
     """
 
     job: IntArray
@@ -38,6 +40,7 @@ class Stint:
     start: FloatArray
     end: FloatArray
     fresh: IntArray
+    restoring: FloatArray
 
 
 class Recorder:
@@ -50,6 +53,7 @@ class Recorder:
         self._price = np.array([pool.cost_per_gpu_hour or 0.0 for pool in pools])
         self.first_start, self.finish = np.full(count, np.nan), np.full(count, np.nan)
         self.held, self.gpu_seconds, self.cost = np.zeros(count), np.zeros(count), np.zeros(count)
+        self.restoring: FloatArray = np.zeros(count)
         self.starts = np.zeros(count, np.int64)
         self._rounds: list[tuple[float, float, int, int, FloatArray, FloatArray, float, float, bool, bool]] = []
         self._stints: list[Stint] | None = [] if segments else None
@@ -63,6 +67,7 @@ class Recorder:
         self.gpu_seconds[job] += gpu_seconds
         self.cost[job] += gpu_seconds * self._price[stint.pool] / SECONDS_PER_HOUR
         self.starts[job] += stint.fresh
+        self.restoring[job] += np.minimum(stint.restoring, seconds) * stint.gpus * stint.share
         self.first_start[job] = np.fmin(self.first_start[job], stint.start)
         if self._stints is not None and len(job):
             self._stints.append(stint)
@@ -88,8 +93,9 @@ class Recorder:
     def jobs(self, steps_done: FloatArray, lost: FloatArray) -> JobLog:
         """What became of the jobs."""
         return JobLog(
-            self.first_start, self.finish, steps_done, self.held, self.gpu_seconds, self.starts, lost, self.cost
-        )
+            self.first_start, self.finish, steps_done, self.held, self.gpu_seconds, self.restoring, self.starts, lost,
+            self.cost,
+        )  # fmt: skip
 
     def rounds(self) -> RoundLog:
         """What the rounds were."""

@@ -26,6 +26,8 @@ class JobLog:
         Seconds that it held GPUs.
     gpu_seconds : FloatArray
         GPU seconds; of GPUs that two jobs share, each has half.
+    restoring : FloatArray
+        GPU seconds of these in which it made no progress, as it restored its state.
     starts : IntArray
         How often it was put on GPUs: once, and after each preemption, move or failure again.
     lost : FloatArray
@@ -39,6 +41,7 @@ class JobLog:
     steps_done: FloatArray
     held: FloatArray
     gpu_seconds: FloatArray
+    restoring: FloatArray
     starts: IntArray
     lost: FloatArray
     cost: FloatArray

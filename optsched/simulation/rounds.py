@@ -138,6 +138,7 @@ class Rounds:
         stint = Stint(
             job, running.pool, running.gpus, running.nodes, running.first_gpu, np.where(shared, 0.5, 1.0),
             np.full(len(job), now), ends, running.fresh.astype(np.int64),
+            np.clip(world.resumes[job] - now, 0.0, None),
         )  # fmt: skip
         return self.recorder.stint(stint), until
 
