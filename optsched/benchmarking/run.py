@@ -153,9 +153,9 @@ def run_tasks(
         left = deque(task for task in tasks if task.key not in done)
 
         def keep(row: Row) -> None:
+            done[row["key"]] = row  # first: Ctrl-C may come once the row is on the disk
             if file is not None:
                 file.add(row)
-            done[row["key"]] = row
             progress.done += 1
             progress.failed += row["status"] in FAILED
             if on_row is not None:
