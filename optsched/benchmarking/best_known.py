@@ -16,6 +16,8 @@ from optsched.instance.reading import read_bytes
 Row = Mapping[str, Any]
 PROVED = ("dual", "cross-checked")
 """Proofs that do not rest on a solver's word."""
+WITH_POINT = ("optimal", "feasible")
+"""Status of rows whose objective is that of a point that was checked."""
 NEEDED = ("instance", "formulation", "objective")
 
 COLUMNS = ("best_known", "best_known_from", "gap_to_best")
@@ -94,7 +96,7 @@ def best_of(rows: Iterable[Row], table: Mapping[tuple[str, str], float] | None =
 
 def _best_in(group: Sequence[Row]) -> Best | None:
     """The best of rows of one problem; an objective that is proved beats one that is only found."""
-    points = [row for row in group if row.get("status") in ("optimal", "feasible") and row.get("objective") is not None]
+    points = [row for row in group if row.get("status") in WITH_POINT and row.get("objective") is not None]
     points = [row for row in points if row.get("sense") in ("max", "min")]
     if not points:
         return None
@@ -113,7 +115,7 @@ def _best_in(group: Sequence[Row]) -> Best | None:
 def gap_to(row: Row, best: Best | None) -> float | None:
     """(best - objective) / max(1e-9, |best|) of a maximum, and the reverse of a minimum: above 0 is worse."""
     objective, sense = row.get("objective"), row.get("sense")
-    if best is None or objective is None or sense not in ("max", "min"):
+    if best is None or objective is None or sense not in ("max", "min") or row.get("status") not in WITH_POINT:
         return None
     worse = best.objective - objective if sense == "max" else objective - best.objective
     return float(worse) / max(1e-9, abs(best.objective))

@@ -109,6 +109,8 @@ class Benchmark:
             "gap": self.gap,
             "solver_options": dict(self.solver_options),
         }
+        rare = ("memory_limit", "work_limit", "gap", "solver_options")
+        settings = {key: spec[key] for key in rare if spec[key] not in (None, {})}
         labels = {
             "instance": source.name,
             "formulation": name,
@@ -119,6 +121,7 @@ class Benchmark:
             "repeat": turn,
             "threads": self.threads,
             "time_limit_s": self.time_limit,
+            "settings": canonical(settings) if settings else None,
         }
         return Task.of(spec, labels)
 

@@ -22,13 +22,14 @@ ORDER = (
     "instance", "trace", "sha256", "n", "m", "classes", "columns", "formulation", "options", "constraints", "policy",
     "solver", "solver_used", "solver_version", "status", "objective", "sense", "bound", "proof", "gap", "best_known",
     "best_known_from", "gap_to_best", "load_s", "compile_s", "build_s", "solve_s", "certify_s", "total_s", "wall_s",
-    "iterations", "nodes", "peak_memory_mb", "seed", "repeat", "threads", "time_limit_s", "termination", "error",
+    "iterations", "nodes", "peak_memory_mb", "seed", "repeat", "threads", "time_limit_s", "settings", "termination",
+    "error",
 )  # fmt: skip
 """Columns that come first, where there are any; those that nobody foresaw follow."""
 TEXT = {
     "instance", "trace", "sha256", "formulation", "options", "constraints", "policy", "solver", "solver_used",
-    "solver_version", "status", "sense", "proof", "best_known_from", "termination", "error", "optsched", "python",
-    "cpu", "date", "key",
+    "solver_version", "settings", "status", "sense", "proof", "best_known_from", "termination", "error", "optsched",
+    "python", "cpu", "date", "key",
 }  # fmt: skip
 """Columns whose cells are text in CSV, even those that look like numbers."""
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)

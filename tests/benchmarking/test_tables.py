@@ -39,11 +39,13 @@ def test_the_best_of_a_sweep(rows: list[dict[str, Any]], best: tuple[float, str]
 def test_gaps_to_the_best() -> None:
     rows = [row("a", "s", "feasible", 4.0), row("a", "t", "feasible", 5.0), row("a", "u", "limit", None),
             row("b", "s", "infeasible", None), row("c", "s", "feasible", 4.0, sense="min"),
-            row("d", "s", "optimal", 7.0, sense="rule"), row("a", "s", "feasible", 9.0, options='{"x":1}')]  # fmt: skip
+            row("a", "v", "error", 4.9), row("d", "s", "optimal", 7.0, sense="rule"),
+            row("a", "s", "feasible", 9.0, options='{"x":1}')]  # fmt: skip
     told = [(item["best_known"], item["gap_to_best"]) for item in with_best_known(rows, {("c", "f"): 5.0})]
     assert told == [
         (5.0, pytest.approx(0.2)), (5.0, 0.0), (5.0, None), (None, None),
         (5.0, pytest.approx(-0.2)),  # better than the table says
+        (5.0, None),  # its certificate failed
         (None, None), (9.0, 0.0),  # another option, another problem
     ]  # fmt: skip
 
