@@ -103,10 +103,10 @@ class Benchmark:
             "seed": seed,
             "repeat": turn,
             "threads": self.threads,
-            "time_limit": self.time_limit,
-            "memory_limit": self.memory_limit,
+            "time_limit": _real(self.time_limit),
+            "memory_limit": _real(self.memory_limit),
             "work_limit": self.work_limit,
-            "gap": self.gap,
+            "gap": _real(self.gap),
             "solver_options": dict(self.solver_options),
         }
         rare = ("memory_limit", "work_limit", "gap", "solver_options")
@@ -120,7 +120,7 @@ class Benchmark:
             "seed": seed,
             "repeat": turn,
             "threads": self.threads,
-            "time_limit_s": self.time_limit,
+            "time_limit_s": _real(self.time_limit),
             "settings": canonical(settings) if settings else None,
         }
         return Task.of(spec, labels)
@@ -143,3 +143,8 @@ class Benchmark:
             if solver != "auto":
                 load_solver(solver)
         make_limits(self.time_limit, self.work_limit, self.gap, threads=self.threads, seed=max(self.seeds))
+
+
+def _real(limit: float | None) -> float | None:
+    """60 and 60.0 are the same limit, and make the same task."""
+    return None if limit is None else float(limit)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from optsched.cli.shell import Shell, terminal_width
-from optsched.cli.tables import seconds
+from optsched.cli.tables import name, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,10 +51,12 @@ class SweepLine:
         from rich.console import Console
         from rich.status import Status
 
-        console = Console(file=sys.stderr, width=terminal_width(), markup=False, highlight=False, emoji=False)
+        width = terminal_width()
+        console = Console(file=sys.stderr, width=width, markup=False, highlight=False, emoji=False)
         with Status(words(progress), console=console, refresh_per_second=1 / ON_TERMINAL) as status:
             while not self._done.wait(ON_TERMINAL):
-                status.update(f"{words(progress)}{under_way(progress)} (Ctrl-C stops)")
+                told = f"{words(progress)} (Ctrl-C stops){under_way(progress)}"
+                status.update(told if len(told) <= width - 3 else f"{told[: width - 6]}...")
 
     def _elsewhere(self, progress: Progress) -> None:
         while not self._done.wait(ELSEWHERE):
@@ -91,6 +93,8 @@ def under_way(progress: Progress) -> str:
         return ""
     task, since = running[0]
     labels = task.labels
-    named = [str(labels[key]) for key in ("instance", "trace", "formulation", "policy", "solver") if labels.get(key)]
+    named = [
+        name(str(labels[key])) for key in ("instance", "trace", "formulation", "policy", "solver") if labels.get(key)
+    ]
     more = f" and {len(running) - 1} more" if len(running) > 1 else ""
     return f"; now {' '.join(named)} ({seconds(time.monotonic() - since)}){more}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from optsched.benchmarking.best_known import best_of, problem_of, read_best, with_best_known
 from optsched.benchmarking.sources import from_names, generated, seeds_of
-from optsched.benchmarking.table import csv_text, read_rows, write_table
+from optsched.benchmarking.table import LAST, ORDER, csv_text, read_rows, write_table
 from optsched.errors import InvalidInput, UsageError
 
 
@@ -83,6 +84,13 @@ def test_a_table_comes_back_as_it_was(kind: str, tmp_path: Path) -> None:
     rows, notices = read_rows(path)
     assert rows == ROWS and notices == []
     assert list(rows[0]) == ["instance", "n", "solver_version", "status", "objective", "error", "x", "key"]
+
+
+def test_the_columns_are_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "benchmarking.md").read_text()
+    rows = text[text.index("| column | meaning |") : text.index("**Best known objectives**")].splitlines()[2:]
+    told = [name for line in rows if line for name in re.findall(r"`(\w+)`", line.split("|")[1])]
+    assert sorted(told) == sorted({*ORDER, *LAST} - {"trace", "policy"})  # which benchmarks have not
 
 
 def test_csv_has_nothing_where_there_is_nothing() -> None:

@@ -18,6 +18,7 @@ import pytest
 
 import optsched
 from optsched.benchmarking.results_file import parse_lines
+from optsched.cli.bench_sweep import Contest, Swept, benchmark_of
 
 Write = Callable[..., Path]
 VOLATILE = ("peak_memory_mb", "date")
@@ -101,17 +102,16 @@ def test_what_fails_is_a_row(run: Any, tmp_path: Path, write: Write) -> None:
     flat = " ".join(result.out.split())
     assert "max-throughput clarabel: solver clarabel lacks 'integer', which an integer program needs" in flat
     assert "text that is not JSON" in flat
-    assert run("bench", broken, "-f", "max-throughput", "-q").code == 3
     quiet = run("bench", broken, "-q")
-    assert (quiet.out, quiet.err) == ("", "")
+    assert (quiet.code, quiet.out, quiet.err) == (3, "", "")
 
 
 def test_programs_seeds_and_generated_instances(run: Any, tmp_path: Path) -> None:
     program = tmp_path / "model.mps"
     assert run("export", "@knapsack", "-f", "multiple-choice", "-o", program).code == 0
     made = f"{tmp_path}/*.mps"
-    given = ("bench", made, "generate:knapsack:jobs=12,seeds=3..4", "-f", "multiple-choice", "--seeds", "2")
-    rows = run(*given, "--solver", "highs", "--repeat", "2", "--json").json["rows"]
+    given = ("bench", made, "generate:knapsack:jobs=12,seeds=3..4", "-f", "multiple-choice")
+    rows = run(*given, "--solver", "highs", "--seeds", "2", "--repeat", "2", "--json").json["rows"]
     assert [(row["formulation"], row["seed"], row["repeat"]) for row in rows[:4]] == [
         (None, seed, turn) for seed in (0, 1) for turn in (0, 1)
     ]
@@ -144,19 +144,18 @@ memory_limit: 2.0e+9
 def test_sweep_files(run: Any, tmp_path: Path, small: dict[str, Any], write: Write, monkeypatch: Any) -> None:
     write(small, "small.json")
     monkeypatch.chdir(tmp_path)
-    tables = []
+    tasks = []
     for kind, text in SWEEP.items():
         Path(f"sweep.{kind}").write_text(text)
-        result = run("bench", tmp_path / f"sweep.{kind}", "--json", "-f", "makespan")
-        assert result.code == 0, result.err
-        tables.append([(row["instance"], row["formulation"], row["objective"]) for row in result.json["rows"]])
-    assert tables[0] == tables[1] and [row[0] for row in tables[0]] == [
-        (tmp_path / "small.json").as_posix(), "generate:cluster:jobs=8,seed=5",
+        tasks.append(benchmark_of(Swept([f"sweep.{kind}"]), Contest()).tasks())
+    names = ["small.json", "generate:cluster:jobs=8,seed=5"]
+    given = Swept(names, ["makespan", "max-throughput"], ["max-throughput:integral=true"])
+    tasks.append(benchmark_of(given, Contest(["highs"], time_limit="1m", memory_limit="2GB")).tasks())
+    assert tasks[0] == tasks[1] == tasks[2]
+    rows = run("bench", tmp_path / "sweep.toml", "-f", "makespan", "--json").json["rows"]
+    assert [(row["instance"], row["status"]) for row in rows] == [
+        ((tmp_path / "small.json").as_posix(), "optimal"), (names[1], "optimal"),
     ]  # fmt: skip
-    rows = run("bench", "sweep.toml", "--json").json["rows"]
-    assert [(row["formulation"], row["options"]) for row in rows] == [
-        ("makespan", None), ("max-throughput", '{"integral":true}'),
-    ] * 2  # fmt: skip
 
 
 def test_best_known_objectives(run: Any, tmp_path: Path) -> None:
