@@ -18,7 +18,7 @@ import pytest
 
 from optsched.benchmarking import Progress, Sweep, Task, run_tasks
 from optsched.benchmarking.machine import cores
-from optsched.benchmarking.results_file import HEAD, ResultsFile
+from optsched.benchmarking.results_file import HEAD, ResultsFile, parse_lines
 from optsched.errors import InvalidInput, OptschedError, UsageError
 
 HERE = Path(__file__).parent
@@ -57,7 +57,7 @@ FATES = {
     "exit": ("error", "the task ended with exit code 3", 7),
     "nan": ("error", "ValueError: Out of range float values are not JSON compliant", 1),
     "die early": ("error", "its worker was ended by SIGABRT while it prepared the task", 7),
-    "sleep": ("limit", "did not end within 1 s and was killed", None),
+    "sleep": ("limit", "did not end within 2 s and was killed", None),
     "gulp": ("memory", "ran out of memory", None),
     "fail early": ("ok", None, None),
     "print": ("ok", None, None),
@@ -71,7 +71,7 @@ def test_every_task_has_a_row_whatever_happens(tmp_path: Path) -> None:
     tasks = [Task.of({"do": fate}, {"fate": fate}) for fate in (*FATES, "eat")]
     tasks.append(Task.of({"do": "child", "pid": str(tmp_path / "pid")}, {"fate": "child"}))
     sweep = run_tasks(
-        tasks, odd_tasks.odd, prepare=odd_tasks.prepare, processes=2, time_limit=1.0, memory_limit=200e6,
+        tasks, odd_tasks.odd, prepare=odd_tasks.prepare, processes=2, time_limit=2.0, memory_limit=200e6,
         on_row=lambda row, progress: heard.append((row["fate"], progress.done)),
     )  # fmt: skip
     rows = {row["fate"]: row for row in sweep.rows}
@@ -81,8 +81,8 @@ def test_every_task_has_a_row_whatever_happens(tmp_path: Path) -> None:
     } == FATES
     assert rows["eat"]["status"] == "memory"
     assert rows["eat"]["error"].endswith("MB in use, more than 200 MB, and was killed")
-    assert 200 < rows["eat"]["peak_memory_mb"] < 400
-    assert rows["print"]["peak_memory_mb"] < 100 and 1.0 <= rows["sleep"]["wall_s"] < 1.5
+    assert 200 < rows["eat"]["peak_memory_mb"] < 700
+    assert rows["print"]["peak_memory_mb"] < 100 and 2.0 <= rows["sleep"]["wall_s"] < 5
     assert len(rows["large"]["x"]) == 3_000_000
     assert sorted(name for name, _ in heard) == sorted(rows) and [done for _, done in heard] == list(range(1, 15))
     child = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
@@ -144,7 +144,7 @@ def test_a_torn_line_is_dropped(tmp_path: Path) -> None:
         torn = size - (data[:size].rfind(b"\n") + 1)
         assert sweep.notices[0] == f"{path}: dropped an unfinished last line ({torn} bytes)"
         assert table(sweep) == table(whole)
-        assert len(path.read_bytes().splitlines()) == 4
+        assert len(parse_lines(path.read_bytes(), path).rows) == 3
 
 
 def test_files_that_are_refused(tmp_path: Path) -> None:
