@@ -18,8 +18,9 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}
 COMMON = "Messages"
 
 ORDER = (
-    "solve", "verify", "validate", "compare", "explain", "whatif", "pareto", "round", "replay", "top", "plot", "export",
-    "import", "generate", "model", "formulations", "solvers", "instances", "doctor",
+    "solve", "verify", "validate", "compare", "explain", "whatif", "pareto", "round", "replay", "top",
+    "bench", "profile", "plot", "export", "import", "generate", "model", "formulations", "solvers", "instances",
+    "doctor",
 )  # fmt: skip
 
 

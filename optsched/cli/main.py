@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from optsched import __version__
 from optsched.cli import (
+    bench,
     compare,
     doctor,
     explain,
@@ -23,6 +24,7 @@ from optsched.cli import (
     model,
     pareto,
     plot,
+    profile,
     replay,
     round,
     solve,
@@ -83,6 +85,8 @@ def build_app() -> typer.Typer:
     add_command(app, "round", round.plan_round, round.EXAMPLES)
     add_command(app, "replay", replay.replay, replay.EXAMPLES)
     add_command(app, "top", top.top, top.EXAMPLES)
+    add_command(app, "bench", bench.bench, bench.EXAMPLES)
+    add_command(app, "profile", profile.profile, profile.EXAMPLES)
     add_command(app, "export", export.export, export.EXAMPLES)
     add_command(app, "plot", plot.plot, plot.EXAMPLES)
     app.add_typer(import_gavel.build_imports(), name="import")

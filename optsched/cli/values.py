@@ -12,6 +12,7 @@ from optsched.errors import UsageError
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 DURATION = re.compile(r"(\d+\.?\d*|\.\d+)\s*(s|min|m|h|d|)", re.ASCII)
+SIZE = re.compile(r"(\d+\.?\d*|\.\d+)\s*(?:([KMGT])?(i)?B)?", re.ASCII | re.IGNORECASE)
 NEXT_KEY = re.compile(r"\s*[A-Za-z_][\w-]*\s*=")
 """What follows a comma that ends one ``key=value``; other commas belong to the value."""
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
@@ -27,6 +28,17 @@ def duration(text: str | None, option: str) -> float | None:
     if not math.isfinite(seconds):
         raise UsageError(f"{option}: found {text!r}, expected seconds or a duration such as 90s, 5m, 2h or 1d")
     return seconds
+
+
+def size(text: str | None, option: str) -> float | None:
+    """Bytes of ``4GB``, ``500 MB`` or ``2GiB``; a number alone is in bytes."""
+    if text is None:
+        return None
+    match = SIZE.fullmatch(text.strip())
+    if not match:
+        raise UsageError(f"{option}: found {text!r}, expected a size such as 500MB, 4GB or 2GiB")
+    unit = 1024 if match[3] else 1000
+    return float(match[1]) * float(unit ** " KMGT".index((match[2] or " ").upper()))
 
 
 def whole(text: str | None, option: str) -> int | None:

@@ -1,0 +1,134 @@
+"""Best known objectives: from a table, else the best of the sweep; and how far each row is from it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from optsched.errors import InvalidInput
+from optsched.instance.reading import read_bytes
+
+Row = Mapping[str, Any]
+PROVED = ("dual", "cross-checked")
+"""Proofs that do not rest on a solver's word."""
+WITH_POINT = ("optimal", "feasible")
+"""Status of rows whose objective is that of a point that was checked."""
+NEEDED = ("instance", "formulation", "objective")
+
+COLUMNS = ("best_known", "best_known_from", "gap_to_best")
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best known objective of a problem.
+
+    Attributes
+    ----------
+    objective : float
+    source : str
+        ``table``: from the user's table; ``proven``: the optimum of a row of the sweep, proved; ``claimed``: an optimum
+        on a solver's word; ``found``: the best point of the sweep.
+    """
+
+    objective: float
+    source: str
+
+
+def problem_of(row: Row) -> tuple[str, ...]:
+    """What rows have in common whose objectives can be compared: instance, formulation, options, constraints."""
+    return tuple(str(row.get(name) or "") for name in ("instance", "formulation", "options", "constraints"))
+
+
+def read_best(path: str | Path) -> dict[tuple[str, str], float]:
+    """A table of best known objectives: CSV with the columns instance, formulation (may be empty), objective.
+
+    Raises
+    ------
+    InvalidInput
+        With the line, what was found and what was expected.
+    """
+    text = read_bytes(Path(path)).decode("utf-8-sig", errors="replace")
+    reader = csv.DictReader(io.StringIO(text))
+    missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
+    if missing:
+        found = ", ".join(reader.fieldnames or ()) or "nothing"
+        raise InvalidInput("line 1", f"the columns {found}", f"the columns {', '.join(NEEDED)}", str(path))
+    known: dict[tuple[str, str], float] = {}
+    for line in reader:
+        where = f"line {reader.line_num}"
+        key = ((line["instance"] or "").strip(), (line["formulation"] or "").strip())
+        value = _number(line["objective"])
+        if not key[0]:
+            raise InvalidInput(where, "no instance", "the name of an instance", str(path))
+        if value is None:
+            raise InvalidInput(f"{where}, objective", repr(line["objective"]), "a finite number", str(path))
+        if known.setdefault(key, value) != value:
+            raise InvalidInput(where, f"{key[0]} {key[1]} again with another objective", "each problem once", str(path))
+    return known
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def best_of(rows: Iterable[Row], table: Mapping[tuple[str, str], float] | None = None) -> dict[tuple[str, ...], Best]:
+    """The best known objective of each problem that has any."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(problem_of(row), []).append(row)
+    found = {}
+    for problem, group in groups.items():
+        told = (table or {}).get((problem[0], problem[1]))
+        best = Best(told, "table") if told is not None else _best_in(group)
+        if best is not None:
+            found[problem] = best
+    return found
+
+
+def _best_in(group: Sequence[Row]) -> Best | None:
+    """The best of rows of one problem; an objective that is proved beats one that is only found."""
+    points = [row for row in group if row.get("status") in WITH_POINT and row.get("objective") is not None]
+    points = [row for row in points if row.get("sense") in ("max", "min")]
+    if not points:
+        return None
+    optimal = [row for row in points if row["status"] == "optimal"]
+    proved = [row for row in optimal if row.get("proof") in PROVED]
+    chosen, source = next(
+        (rows, name) for rows, name in ((proved, "proven"), (optimal, "claimed"), (points, "found")) if rows
+    )
+    objectives = [float(row["objective"]) for row in (chosen if source == "proven" else points)]
+    best = max(objectives) if points[0]["sense"] == "max" else min(objectives)
+    if source == "claimed" and best not in [float(row["objective"]) for row in optimal]:
+        source = "found"  # a claim that another point disproves
+    return Best(best, source)
+
+
+def gap_to(row: Row, best: Best | None) -> float | None:
+    """(best - objective) / max(1e-9, |best|) of a maximum, and the reverse of a minimum: above 0 is worse."""
+    objective, sense = row.get("objective"), row.get("sense")
+    if best is None or objective is None or sense not in ("max", "min") or row.get("status") not in WITH_POINT:
+        return None
+    worse = best.objective - objective if sense == "max" else objective - best.objective
+    return float(worse) / max(1e-9, abs(best.objective))
+
+
+def with_best_known(rows: Sequence[Row], table: Mapping[tuple[str, str], float] | None = None) -> list[dict[str, Any]]:
+    """The rows with `COLUMNS`, None where nothing is known; rows that have them already keep them without a table."""
+    if table is None and rows and all(name in rows[0] for name in COLUMNS):
+        return [dict(row) for row in rows]
+    best = best_of(rows, table)
+    full = []
+    for row in rows:
+        known = best.get(problem_of(row))
+        values = (None, None, None) if known is None else (known.objective, known.source, gap_to(row, known))
+        full.append({**row, **dict(zip(COLUMNS, values, strict=True))})
+    return full

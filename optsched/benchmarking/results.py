@@ -1,0 +1,195 @@
+"""`Results`: rows of sweeps as a table of problems x methods, in which what is missing stays missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import Any, Self
+
+from optsched.benchmarking.best_known import with_best_known
+from optsched.errors import UsageError
+
+Row = Mapping[str, Any]
+IDENTITY = (
+    "instance", "trace", "formulation", "options", "constraints", "policy", "solver", "seed", "threads",
+    "time_limit_s", "settings",
+)  # fmt: skip
+"""Columns that say what was asked; all others say what came of it."""
+METHODS = ("policy", "solver", "formulation", "options", "settings", "threads")
+"""Columns that are compared, the first one that has several values."""
+WORST_FIRST = ("error", "memory", "limit", "unbounded", "infeasible", "feasible", "optimal", "ok")
+SETTLED = frozenset({"ok", "optimal", "infeasible", "unbounded"})
+"""Nothing is left to be found out: times of these tasks can be compared."""
+ANSWERED = SETTLED | {"feasible"}
+"""There is an answer: its figures count."""
+TIMES = ("total_s", "wall_s")
+OVERHEAD = frozenset({
+    "n", "m", "classes", "columns", "objective", "bound", "gap", "best_known", "gap_to_best", "iterations", "nodes",
+    "exit_code", "cores", "repeat", "peak_memory_mb",
+})  # fmt: skip
+"""Numbers that have tables of their own, or cannot be averaged over problems."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one method made of one problem, in one repetition or several."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def status(self) -> str:
+        """The worst of the repetitions."""
+        found = {str(row.get("status")) for row in self.rows}
+        return next((status for status in WORST_FIRST if status in found), sorted(found)[0])
+
+    def value(self, name: str) -> float | None:
+        """The median of the repetitions; None if one of them has no finite number there."""
+        values = [number(row.get(name)) for row in self.rows]
+        return (
+            None if any(value is None for value in values) else median(value for value in values if value is not None)
+        )
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+@dataclass(frozen=True)
+class Results:
+    """Rows by problem and method.
+
+    Attributes
+    ----------
+    rows : tuple of mappings
+        With best known objectives.
+    by : tuple of str
+        Columns that tell the methods apart.
+    problems : tuple of tuples
+        Values of ``problem_columns``, in the order of the rows.
+    methods : tuple of tuples
+        Values of ``by``.
+    problem_columns : tuple of str
+    cells : mapping of (problem, method) -> Cell
+        Tasks that were not done have none.
+    """
+
+    rows: tuple[Row, ...]
+    by: tuple[str, ...]
+    problem_columns: tuple[str, ...]
+    problems: tuple[tuple[Any, ...], ...]
+    methods: tuple[tuple[Any, ...], ...]
+    cells: Mapping[tuple[tuple[Any, ...], tuple[Any, ...]], Cell]
+
+    @classmethod
+    def of(
+        cls,
+        rows: Sequence[Row],
+        by: Sequence[str] | None = None,
+        best: Mapping[tuple[str, str], float] | None = None,
+    ) -> Self:
+        """Arrange rows.
+
+        Parameters
+        ----------
+        rows : sequence of mappings
+        by : sequence of str, optional
+            Columns that tell the methods apart (default: the first of `METHODS` that has several values).
+        best : mapping, optional
+            Best known objectives, see `read_best`.
+
+        Raises
+        ------
+        UsageError
+            For a column that no row has.
+        """
+        full = with_best_known(rows, best)
+        chosen = _method_columns(full) if by is None else tuple(by)
+        wrong = [name for name in chosen if not any(name in row for row in full)]
+        if wrong:
+            raise UsageError(f"no row has a column {wrong[0]!r}: the columns are {', '.join(full[0])}")
+        rest = [name for name in IDENTITY if name not in chosen and any(row.get(name) is not None for row in full)]
+        grouped: dict[tuple[tuple[Any, ...], tuple[Any, ...]], list[Row]] = {}
+        for row in full:
+            key = tuple(_key(row, name) for name in rest), tuple(_key(row, name) for name in chosen)
+            grouped.setdefault(key, []).append(row)
+        problems = tuple(dict.fromkeys(problem for problem, _ in grouped))
+        methods = tuple(dict.fromkeys(method for _, method in grouped))
+        cells = {key: Cell(tuple(group)) for key, group in grouped.items()}
+        return cls(tuple(full), chosen, tuple(rest), problems, methods, cells)
+
+    def cell(self, problem: tuple[Any, ...], method: tuple[Any, ...]) -> Cell | None:
+        """What a method made of a problem; None if it was not asked."""
+        return self.cells.get((problem, method))
+
+    def values(self, name: str, method: tuple[Any, ...], settled: bool) -> dict[tuple[Any, ...], float]:
+        """Values of a column by problem, where there are any: of tasks with an answer, or of settled ones alone."""
+        counted, found = SETTLED if settled else ANSWERED, {}
+        for problem in self.problems:
+            cell = self.cell(problem, method)
+            if cell is not None and cell.status in counted:
+                value = cell.value(name)
+                if value is not None:
+                    found[problem] = value
+        return found
+
+    @cached_property
+    def time_column(self) -> str | None:
+        """The column of times that is compared."""
+        return next((name for name in TIMES if any(number(row.get(name)) is not None for row in self.rows)), None)
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """Columns of numbers that can be averaged over problems: those of simulations; of benchmarks none."""
+        names = dict.fromkeys(name for row in self.rows for name in row)
+        return tuple(
+            name
+            for name in names
+            if name not in IDENTITY
+            and name not in OVERHEAD
+            and not name.endswith("_s")
+            and any(number(row.get(name)) is not None for row in self.rows)
+        )
+
+    def method_name(self, method: tuple[Any, ...]) -> str:
+        """A method in words."""
+        return _words(self.by, method)
+
+    def problem_name(self, problem: tuple[Any, ...]) -> str:
+        """A problem in words: the columns in which problems differ."""
+        varying = self._varying
+        return _words([self.problem_columns[k] for k in varying], [problem[k] for k in varying]) or "the problem"
+
+    @cached_property
+    def _varying(self) -> tuple[int, ...]:
+        columns = range(len(self.problem_columns))
+        found = tuple(k for k in columns if len({problem[k] for problem in self.problems}) > 1)
+        return found or tuple(columns[:1])
+
+
+def _method_columns(rows: Sequence[Row]) -> tuple[str, ...]:
+    for name in METHODS:
+        if len({_key(row, name) for row in rows}) > 1:
+            return (name,)
+    return (next((name for name in METHODS if any(row.get(name) is not None for row in rows)), METHODS[1]),)
+
+
+def _key(row: Row, name: str) -> Any:
+    value = row.get(name)
+    return str(value) if isinstance(value, list | dict) else value
+
+
+def _words(columns: Iterable[str], values: Iterable[Any]) -> str:
+    """Names as they are, numbers and options with their column."""
+    parts = []
+    for column, value in zip(columns, values, strict=True):
+        if value is None:
+            continue
+        plain = isinstance(value, str) and column not in ("options", "constraints", "settings")
+        parts.append(value if plain else f"{column} {value}")
+    return " ".join(parts) or "none"

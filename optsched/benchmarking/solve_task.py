@@ -1,0 +1,125 @@
+"""The worker of a benchmark: reads an instance or a program, solves it, and tells everything in a row."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from optsched.api import compile_for, constraints_in_force, load, make_formulation, solve
+from optsched.direct import ProgramSolution, solve_program
+from optsched.formats.mps import read_program
+from optsched.generate.catalogue import generate
+from optsched.instance import Instance
+from optsched.registry import load_formulation, load_solver
+from optsched.solution import Solution, Status
+
+NOT_CERTIFIED = 6
+STAGES = ("load", "compile", "build", "solve", "certify")
+
+
+def prepare_solve(spec: Mapping[str, Any]) -> None:
+    """Import what a task needs, so that its times are those of its work."""
+    if spec["formulation"] is not None:
+        load_formulation(spec["formulation"])
+    load_solver("highs" if spec["solver"] == "auto" else spec["solver"]).version()
+
+
+def solve_task(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Do one task of a benchmark; `optsched.benchmarking.sweep` makes the content.
+
+    The time limit is that of the whole task: the solver has what reading and compiling leave of it.
+    """
+    started = time.perf_counter()
+    return _program_row(spec, started) if spec["formulation"] is None else _instance_row(spec, started)
+
+
+def _instance_row(spec: Mapping[str, Any], started: float) -> dict[str, Any]:
+    instance = _instance(spec["instance"])
+    loaded = time.perf_counter()
+    constraints = constraints_in_force(instance, spec["constraints"])
+    formulation = make_formulation(spec["formulation"], spec["options"], constraints)
+    size = {"sha256": instance.sha256, "n": len(instance.jobs_table), "m": len(instance.cluster.pools)}
+    candidates = compile_for(formulation, instance)
+    compiled = time.perf_counter()
+    spent = {"load": loaded - started, "compile": compiled - loaded}
+    left = _left(spec, compiled - started)
+    if left is not None and left <= 0:
+        return {**size, **_too_late(spent)}
+    solution = solve(
+        candidates, spec["formulation"], options=spec["options"], constraints=spec["constraints"], **_search(spec, left)
+    )
+    classes = None if solution.allocation is None else solution.allocation.classes
+    size |= {} if classes is None else {"classes": len(classes), "columns": classes.columns}
+    return {**size, **_answer(solution, spent, time.perf_counter() - started)}
+
+
+def _program_row(spec: Mapping[str, Any], started: float) -> dict[str, Any]:
+    program = read_program(spec["instance"]["file"])
+    loaded = time.perf_counter()
+    rows, columns = program.arrays.shape
+    size = {"sha256": spec["instance"]["sha256"], "n": columns, "m": rows, "columns": columns}
+    left = _left(spec, loaded - started)
+    if left is not None and left <= 0:
+        return {**size, **_too_late({"load": loaded - started})}
+    solution = solve_program(program, **_search(spec, left))
+    return {**size, **_answer(solution, {"load": loaded - started}, time.perf_counter() - started)}
+
+
+def _instance(content: Mapping[str, Any]) -> Instance:
+    if "generate" in content:
+        return generate(content["generate"], **content["options"]).instance
+    return load(f"@{content['shipped']}" if "shipped" in content else content["file"])
+
+
+def _left(spec: Mapping[str, Any], spent: float) -> float | None:
+    return None if spec["time_limit"] is None else spec["time_limit"] - spent
+
+
+def _search(spec: Mapping[str, Any], left: float | None) -> dict[str, Any]:
+    given = {key: spec[key] for key in ("solver", "work_limit", "gap", "threads", "seed", "solver_options")}
+    return {**given, "time_limit": left}
+
+
+def _too_late(spent: Mapping[str, float]) -> dict[str, Any]:
+    return {
+        "status": str(Status.LIMIT),
+        "error": "the time limit was over before the solver could begin",
+        **_seconds(spent, sum(spent.values())),
+    }
+
+
+def _answer(solution: Solution | ProgramSolution, spent: Mapping[str, float], total: float) -> dict[str, Any]:
+    """What every answer tells, of an instance or of a program."""
+    certificate = solution.certificate
+    arrays = solution.arrays if isinstance(solution, ProgramSolution) else None
+    sense = ("max" if arrays.maximise else "min") if arrays is not None else solution.sense  # type: ignore[union-attr]
+    row = {
+        "solver_used": solution.solver.name,
+        "solver_version": solution.solver.version,
+        "status": str(solution.status),
+        "termination": str(solution.termination),
+        "objective": _finite(solution.objective),
+        "sense": sense,
+        "bound": _finite(solution.bound),
+        "proof": certificate.proof,
+        "gap": solution.gap,
+        "iterations": solution.solver.iterations,
+        "nodes": solution.solver.nodes,
+        **_seconds({**solution.timings, **spent}, total),
+    }
+    if not certificate.ok:
+        words = f"the certificate failed: {'; '.join(certificate.problems)}"
+        row |= {"status": str(Status.ERROR), "error": words, "exit_code": NOT_CERTIFIED}
+    return row
+
+
+def _seconds(timings: Mapping[str, float], total: float) -> dict[str, float | None]:
+    told = {f"{stage}_s": timings.get(stage) for stage in STAGES} | {"total_s": total}
+    return {key: None if value is None else round(value, 6) for key, value in told.items()}
+
+
+def _finite(value: float | None) -> float | None:
+    return float(value) if value is not None and np.isfinite(value) else None

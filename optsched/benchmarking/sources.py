@@ -1,0 +1,149 @@
+"""What a benchmark is run on: instances and programs from files, those that ship, and generated ones."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from optsched.benchmarking.task import canonical
+from optsched.errors import UsageError
+from optsched.formats.mps import is_program
+from optsched.generate.catalogue import GENERATORS
+from optsched.instance.files import SUFFIXES as INSTANCE_SUFFIXES
+from optsched.instance.reading import read_bytes
+from optsched.shipped import shipped_path
+
+SPAN = re.compile(r"\s*(\d{1,18})\s*\.\.\s*(\d{1,18})\s*", re.ASCII)
+MOST_SEEDS = 100_000
+
+
+@dataclass(frozen=True)
+class Source:
+    """An instance or a program, not read yet.
+
+    Attributes
+    ----------
+    name : str
+        As a user gives it: a path, ``@name``, or ``generate:NAME:option=value,...``.
+    content : mapping
+        Plain JSON that tells it from all others: where it is and the hash of its bytes, or the generator's options.
+    program : bool
+        Whether it is a program (.mps, .lp), which no formulation makes.
+    """
+
+    name: str
+    content: Mapping[str, Any]
+    program: bool = False
+
+
+def from_names(names: Iterable[str], folder: Path | None = None) -> list[Source]:
+    """Sources from names of files, folders, patterns and shipped instances, each once.
+
+    Parameters
+    ----------
+    names : iterable of str
+        A file; a folder, which stands for the instances and programs in it; a pattern (``*``, ``?``, ``[...]``, ``**``
+        for all folders below); ``@name`` of an instance that ships.
+    folder : Path, optional
+        What relative paths are relative to (default: the current folder).
+
+    Raises
+    ------
+    UsageError
+        For a pattern or folder without files, and a name that does not ship.
+    InvalidInput
+        For a file that cannot be read.
+    """
+    found: dict[str, Source] = {}
+    for name in names:
+        for source in _expanded(name, folder):
+            found.setdefault(source.name, source)
+    return list(found.values())
+
+
+def _expanded(name: str, folder: Path | None) -> list[Source]:
+    if name.startswith("@"):
+        return [Source(name, {"shipped": name[1:], "sha256": _digest(shipped_path(name[1:]))})]
+    path = Path(name) if folder is None else folder / name
+    if path.is_dir():
+        inside = sorted(file for file in path.iterdir() if file.is_file() and _readable(file))
+        if not inside:
+            raise UsageError(f"{path}: no instance or program is in this folder")
+        return [_of_file(file) for file in inside]
+    if not path.exists() and glob.has_magic(str(path)):
+        matches = sorted(match for match in glob.glob(str(path), recursive=True) if Path(match).is_file())
+        if not matches:
+            raise UsageError(f"{name}: no file matches")
+        return [_of_file(Path(match)) for match in matches]
+    return [_of_file(path)]
+
+
+def _readable(path: Path) -> bool:
+    """Whether a file of a folder ends like an instance or a program."""
+    return path.suffix.lower() in INSTANCE_SUFFIXES or (is_program(path) and not path.name.startswith("."))
+
+
+def _of_file(path: Path) -> Source:
+    return Source(path.as_posix(), {"file": path.as_posix(), "sha256": _digest(path)}, is_program(path))
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(read_bytes(path)).hexdigest()
+
+
+def generated(kind: str, options: Mapping[str, Any], seeds: Any = None) -> list[Source]:
+    """Instances of a generator, one for each seed.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the generator.
+    options : mapping
+        Of the generator; its ``seed`` stands alone where no ``seeds`` are given.
+    seeds : int, str or sequence, optional
+        So many, from 1 on; ``"3..7"``; or a list.
+
+    Raises
+    ------
+    UsageError
+        Naming what is wrong.
+    """
+    if kind not in GENERATORS:
+        raise UsageError(f"no generator {kind!r}, expected one of {', '.join(GENERATORS)}")
+    if seeds is not None and "seed" in options:
+        raise UsageError(f"generate {kind}: give seed or seeds, not both")
+    chosen = [options.get("seed", 1)] if seeds is None else seeds_of(seeds, 1, f"generate {kind}: seeds")
+    plain = {key: value for key, value in options.items() if key != "seed"}
+    return [_generated(kind, {**plain, "seed": seed}) for seed in chosen]
+
+
+def _generated(kind: str, options: Mapping[str, Any]) -> Source:
+    told = ",".join(f"{key}={_told(value)}" for key, value in options.items())
+    return Source(f"generate:{kind}:{told}", {"generate": kind, "options": dict(options)})
+
+
+def _told(value: Any) -> str:
+    return value if isinstance(value, str) else canonical(value)
+
+
+def seeds_of(given: Any, first: int, where: str) -> list[int]:
+    """Seeds from a number of them (counted from ``first``), a span ``"3..7"`` or a list; raises `UsageError`."""
+    seeds: list[Any] = []
+    if isinstance(given, str) and (span := SPAN.fullmatch(given)) and int(span[2]) - int(span[1]) < MOST_SEEDS:
+        seeds = list(range(int(span[1]), int(span[2]) + 1))
+    elif isinstance(given, int) and not isinstance(given, bool) and 0 < given <= MOST_SEEDS:
+        seeds = list(range(first, first + given))
+    elif isinstance(given, list | tuple):
+        seeds = list(given)
+    if not seeds or not all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds):
+        raise UsageError(
+            f"{where}: found {given!r}, expected a number of seeds above 0, a span such as 3..7, or a list"
+        )
+    if len(set(seeds)) < len(seeds):
+        raise UsageError(f"{where}: found {given!r}, in which a seed stands twice")
+    return seeds

@@ -1,0 +1,134 @@
+"""Means with intervals, shifted geometric means, paired tests. None of them takes a missing value for a number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.errors import UsageError
+
+LEVEL = 0.95
+RESAMPLES = 2000
+METHODS = ("bootstrap", "t")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over ``n`` values, and where that of all such values is believed to be; no limits below two values."""
+
+    n: int
+    mean: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+def mean_interval(values: Sequence[float], method: str = "bootstrap", seed: int = 0) -> Interval:
+    """The mean with its 95 % interval.
+
+    Parameters
+    ----------
+    values : sequence of float
+        Those that exist.
+    method : str
+        ``bootstrap``: the middle 95 % of the means of 2,000 seeded resamples, which asks for no distribution; ``t``:
+        Student's, for values that are nearly normal.
+    seed : int
+        Of the resamples.
+    """
+    if method not in METHODS:
+        raise UsageError(f"interval: found {method!r}, expected one of {', '.join(METHODS)}")
+    array = np.asarray(values, np.float64)
+    if len(array) == 0:
+        return Interval(0, None)
+    mean = float(array.mean())
+    if len(array) == 1:
+        return Interval(1, mean)
+    if method == "t":
+        from scipy import stats
+
+        half = float(stats.t.ppf((1 + LEVEL) / 2, len(array) - 1) * array.std(ddof=1) / np.sqrt(len(array)))
+        return Interval(len(array), mean, mean - half, mean + half)
+    random = np.random.default_rng(seed)
+    means = np.array([array[random.integers(0, len(array), len(array))].mean() for _ in range(RESAMPLES)])
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(len(array), mean, float(low), float(high))
+
+
+def shifted_geometric_mean(values: Sequence[float], shift: float = 1.0) -> float | None:
+    """exp(mean(log(v + shift))) - shift, in which small values count little; None of nothing.
+
+    References
+    ----------
+    Achterberg (2007), Constraint Integer Programming, appendix A.3.
+    """
+    array = np.asarray(values, np.float64)
+    if len(array) == 0:
+        return None
+    return float(np.exp(np.log(array + shift).mean()) - shift)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Two methods on the problems that both have a value of.
+
+    Attributes
+    ----------
+    n : int
+        Problems.
+    estimate, low, high : float or None
+        Geometric mean of the ratios first / second, or mean of the differences first - second, with its interval.
+    less, more, equal : int
+        Problems on which the first has the smaller value, the larger, the same.
+    p : float or None
+        Wilcoxon's signed-rank test, two-sided, of the log ratios or differences that are not 0; None if all are.
+    """
+
+    n: int
+    estimate: float | None
+    low: float | None
+    high: float | None
+    less: int
+    more: int
+    equal: int
+    p: float | None
+
+
+def paired(
+    first: Sequence[float], second: Sequence[float], *, ratio: bool, method: str = "bootstrap", seed: int = 0
+) -> Paired:
+    """Compare values problem by problem: by ratios of positive values, or by differences."""
+    a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    if a.shape != b.shape:
+        raise UsageError(f"pairs: found {len(a)} and {len(b)} values, expected as many of both")
+    difference: FloatArray = np.log(a) - np.log(b) if ratio else a - b
+    interval = mean_interval(difference.tolist(), method, seed)
+
+    def told(value: float | None) -> float | None:
+        return value if value is None or not ratio else float(np.exp(value))
+
+    return Paired(
+        len(a), told(interval.mean), told(interval.low), told(interval.high),
+        int((a < b).sum()), int((a > b).sum()), int((a == b).sum()), signed_rank(difference),
+    )  # fmt: skip
+
+
+def signed_rank(difference: FloatArray) -> float | None:
+    """The p value of Wilcoxon's signed-rank test; zeros are left out, None where nothing else is there."""
+    from scipy import stats
+
+    rest = difference[difference != 0]
+    return float(stats.wilcoxon(rest).pvalue) if len(rest) else None
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """P values adjusted for their number (Holm 1979): the k-th smallest of m times m - k + 1, never decreasing."""
+    known = sorted((value, place) for place, value in enumerate(values) if value is not None)
+    adjusted: list[float | None] = [None] * len(values)
+    least = 0.0
+    for rank, (value, place) in enumerate(known):
+        least = min(1.0, max(least, value * (len(known) - rank)))
+        adjusted[place] = least
+    return adjusted

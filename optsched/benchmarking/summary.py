@@ -1,0 +1,270 @@
+"""What rows tell: outcomes, times, pairs, gaps, other figures, contradictions; each a table with words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
+from typing import Any
+
+from optsched.benchmarking.best_known import problem_of
+from optsched.benchmarking.profiles import AT_BEST
+from optsched.benchmarking.results import SETTLED, WORST_FIRST, Results, number
+from optsched.benchmarking.statistics import (
+    Interval,
+    Paired,
+    holm,
+    mean_interval,
+    paired,
+    shifted_geometric_mean,
+)
+from optsched.benchmarking.summary_table import Column, SummaryTable
+
+AGREEMENT = 1e-6
+"""An objective that is beyond a bound by more than this, relative, contradicts it."""
+MOST_PAIRS = 28
+MOST_REASONS = 15
+INTERVAL = (Column("95 % from"), Column("to"))
+
+Method = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How rows are read: the kind of intervals, the seed of resamples, the shift of geometric means in seconds."""
+
+    interval: str = "bootstrap"
+    seed: int = 0
+    shift: float = 1.0
+
+
+def summary(
+    results: Results, reading: Reading | None = None, metrics: Sequence[str] | None = None
+) -> list[SummaryTable]:
+    """All tables that the rows have something for; ``metrics`` are columns to be averaged (default: see `Results`)."""
+    chosen = results.metrics if metrics is None else metrics
+    return [table for table in _tables(results, reading or Reading(), chosen) if table.rows]
+
+
+def _tables(results: Results, reading: Reading, metrics: Sequence[str]) -> Iterator[SummaryTable]:
+    yield outcomes(results)
+    yield reasons(results)
+    if results.time_column is not None:
+        yield times(results, results.time_column, reading)
+        yield time_pairs(results, results.time_column, reading)
+    yield gaps(results, reading)
+    for name in metrics:
+        yield figures(results, name, reading)
+        yield figure_pairs(results, name, reading)
+    yield contradictions(results)
+
+
+def outcomes(results: Results) -> SummaryTable:
+    """How many tasks of each method ended how."""
+    found = {cell.status for cell in results.cells.values()}
+    statuses = [status for status in reversed(WORST_FIRST) if status in found] + sorted(found - {*WORST_FIRST})
+    rows = []
+    for method in results.methods:
+        cells = [results.cell(problem, method) for problem in results.problems]
+        told = [cell.status for cell in cells if cell is not None]
+        rows.append((results.method_name(method), *(told.count(status) for status in statuses), cells.count(None)))
+    columns = (
+        Column(_by(results), "text"),
+        *(Column(status, "count") for status in statuses),
+        Column("not run", "count"),
+    )
+    words = f"{len(results.problems):,} problems. Of several repetitions the worst counts."
+    return SummaryTable("outcomes", "Outcomes", columns, tuple(rows), words)
+
+
+def reasons(results: Results) -> SummaryTable:
+    """Why tasks have no answer, the most frequent reasons first."""
+    counted = Counter(
+        (results.method_name(tuple(row.get(name) for name in results.by)), str(row.get("status")), str(row["error"]))
+        for row in results.rows
+        if row.get("error")
+    )
+    rows = tuple((*key, count) for key, count in counted.most_common(MOST_REASONS))
+    rest = sum(counted.values()) - sum(count for *_, count in rows)
+    columns = (Column(_by(results), "text"), Column("status", "text"), Column("words", "text"), Column("rows", "count"))
+    words = f"{rest:,} more rows have other words." if rest else ""
+    return SummaryTable("reasons", "Without an answer", columns, rows, words)
+
+
+def times(results: Results, column: str, reading: Reading) -> SummaryTable:
+    """Times of each method over what it settled, and over what all settled."""
+    values = {method: results.values(column, method, settled=True) for method in results.methods}
+    common = [problem for problem in results.problems if all(problem in found for found in values.values())]
+    shared = {
+        method: shifted_geometric_mean([found[p] for p in common], reading.shift) for method, found in values.items()
+    }
+    least = min((mean for mean in shared.values() if mean is not None), default=None)
+    rows = []
+    for method, found in values.items():
+        own = sorted(found.values())
+        mean, geometric = shared[method], shifted_geometric_mean(own, reading.shift)
+        ratio = None if mean is None or not least else mean / least
+        interval = _interval(own, reading)
+        rows.append((results.method_name(method), len(own), interval.mean, interval.low, interval.high,
+                     median(own) if own else None, geometric, own[-1] if own else None, mean, ratio))  # fmt: skip
+    seconds = ("mean", "95 % from", "to", "median", "geometric", "longest")
+    columns = (
+        Column(_by(results), "text"), Column("settled", "count"), *(Column(name, "seconds") for name in seconds),
+        Column(f"geometric of {len(common)}", "seconds"), Column("ratio", "ratio"),
+    )  # fmt: skip
+    words = (
+        f"{column} of the tasks that were settled ({', '.join(sorted(SETTLED))}); those that were not are in no mean. "
+        f"Geometric means are shifted by {reading.shift:g} s. Only the last two columns compare methods: they are over "
+        f"the {len(common):,} of {len(results.problems):,} problems that all methods settled."
+    )
+    return SummaryTable("times", "Times", columns, tuple(rows), words)
+
+
+def time_pairs(results: Results, column: str, reading: Reading) -> SummaryTable:
+    """Ratios of times, method against method."""
+    values = {method: results.values(column, method, settled=True) for method in results.methods}
+    words = (
+        "First over second, on the problems that both settled: geometric mean of the ratios of times, its 95 % "
+        "interval, on how many the first is faster and slower, p of Wilcoxon's signed-rank test on the logarithms, and "
+        "p adjusted for the number of pairs (Holm)."
+    )
+    return _pairs("time_pairs", "Times, pair by pair", results, values, reading, True, ("faster", "slower"), words)
+
+
+def figure_pairs(results: Results, name: str, reading: Reading) -> SummaryTable:
+    """Differences of a figure, method against method."""
+    values = {method: results.values(name, method, settled=False) for method in results.methods}
+    words = (
+        f"First less second, on the problems in which both have {name}: mean difference, its 95 % interval, on how "
+        "many the first is lower and higher, p of Wilcoxon's signed-rank test, and p adjusted for the number of pairs "
+        "(Holm)."
+    )
+    title = f"{name}, pair by pair"
+    return _pairs(f"{name}_pairs", title, results, values, reading, False, ("lower", "higher"), words)
+
+
+def _pairs(
+    name: str,
+    title: str,
+    results: Results,
+    values: dict[Method, dict[Any, float]],
+    reading: Reading,
+    ratio: bool,
+    ends: tuple[str, str],
+    words: str,
+) -> SummaryTable:
+    pairs = list(combinations(results.methods, 2))
+    if len(pairs) > MOST_PAIRS:
+        pairs = pairs[: len(results.methods) - 1]
+        words += f" Of {len(results.methods)} methods, the first against all others."
+    compared: list[tuple[Method, Method, Paired]] = []
+    for first, second in pairs:
+        both = [problem for problem in results.problems if problem in values[first] and problem in values[second]]
+        a, b = ([values[method][problem] for problem in both] for method in (first, second))
+        if ratio:
+            a, b = ([max(value, 1e-9) for value in side] for side in (a, b))
+        compared.append((first, second, paired(a, b, ratio=ratio, method=reading.interval, seed=reading.seed)))
+    adjusted = holm([pair.p for *_, pair in compared])
+    kind = "ratio" if ratio else "number"
+    rows = tuple(
+        (results.method_name(first), results.method_name(second), pair.n, pair.estimate, pair.low, pair.high,
+         pair.less, pair.more, pair.p, p)
+        for (first, second, pair), p in zip(compared, adjusted, strict=True)
+    )  # fmt: skip
+    columns = (
+        Column("first", "text"), Column("second", "text"), Column("both", "count"),
+        Column("ratio" if ratio else "difference", kind),
+        Column("95 % from", kind), Column("to", kind), *(Column(end, "count") for end in ends),
+        Column("p", "p"), Column("p Holm", "p"),
+    )  # fmt: skip
+    return SummaryTable(name, title, columns, rows, words)
+
+
+def gaps(results: Results, reading: Reading) -> SummaryTable:
+    """How far objectives are from the best known."""
+    rows = []
+    for method in results.methods:
+        found = sorted(results.values("gap_to_best", method, settled=False).values())
+        if found:
+            interval = _interval(found, reading)
+            at_best = sum(gap <= AT_BEST for gap in found)
+            better = sum(gap < -AT_BEST for gap in found)
+            rows.append((results.method_name(method), len(found), at_best, better, interval.mean, interval.low,
+                         interval.high, median(found), found[-1], len(results.problems) - len(found)))  # fmt: skip
+    percents = ("mean", "95 % from", "to", "median", "worst")
+    columns = (
+        Column(_by(results), "text"), Column("objectives", "count"), Column("at best", "count"),
+        Column("better", "count"), *(Column(name, "percent") for name in percents), Column("without", "count"),
+    )  # fmt: skip
+    sources = [str(row["best_known_from"]) for row in results.rows if row.get("best_known_from")]
+    told = ", ".join(f"{sources.count(name):,} {name}" for name in dict.fromkeys(sources))
+    words = (
+        f"Gaps to the best known objective of each problem (rows by its origin: {told}). 'Proven' is an optimum with "
+        "a proof of its own, 'claimed' one on a solver's word, 'found' the best of these rows. Tasks without an "
+        "objective are in no mean, but counted last."
+    )
+    return SummaryTable("gaps", "Gaps to the best known objective", columns, tuple(rows), words)
+
+
+def figures(results: Results, name: str, reading: Reading) -> SummaryTable:
+    """Means of any other column of numbers."""
+    rows = []
+    for method in results.methods:
+        found = sorted(results.values(name, method, settled=False).values())
+        interval = _interval(found, reading)
+        ends = (median(found), found[0], found[-1]) if found else (None, None, None)
+        rows.append((results.method_name(method), len(found), interval.mean, interval.low, interval.high, *ends,
+                     len(results.problems) - len(found)))  # fmt: skip
+    columns = (
+        Column(_by(results), "text"), Column("values", "count"), Column("mean"), *INTERVAL, Column("median"),
+        Column("least"), Column("most"), Column("without", "count"),
+    )  # fmt: skip
+    words = "Problems without a value are in no mean, but counted last."
+    return SummaryTable(name, name, columns, tuple(rows), words)
+
+
+def contradictions(results: Results) -> SummaryTable:
+    """Answers of one problem that cannot both be right: an objective beyond the bound of another row."""
+    groups: dict[Any, list[Any]] = {}
+    for row in results.rows:
+        if row.get("sense") in ("max", "min") and row.get("status") in ("optimal", "feasible", "infeasible"):
+            groups.setdefault(problem_of(row), []).append(row)
+    rows = [line for group in groups.values() for line in _contradictions(group)]
+    columns = (
+        Column("instance", "text"), Column("formulation", "text"), Column("found by", "text"), Column("objective"),
+        Column("bound of", "text"), Column("bound"),
+    )  # fmt: skip
+    words = "An objective that is better than a bound says that one of the two is wrong."
+    return SummaryTable("contradictions", "Contradictions", columns, tuple(rows), words)
+
+
+def _contradictions(group: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Of rows of one problem: the best objective beside the tightest bound that it passes, or a claim that none is."""
+    sign = 1.0 if group[0]["sense"] == "max" else -1.0
+    points = [row for row in group if number(row.get("objective")) is not None]
+    bounds = [row for row in group if number(row.get("bound")) is not None]
+    if not points:
+        return
+    best = max(points, key=lambda row: sign * row["objective"])
+    found = (str(best["instance"]), str(best.get("formulation") or ""), _who(best), best["objective"])
+    if bounds:
+        tight = min(bounds, key=lambda row: sign * row["bound"])
+        if sign * (best["objective"] - tight["bound"]) > AGREEMENT * max(1.0, abs(tight["bound"])):
+            yield (*found, _who(tight), tight["bound"])
+    for row in group:
+        if row["status"] == "infeasible":
+            yield (*found, f"{_who(row)}: infeasible", None)
+
+
+def _who(row: Any) -> str:
+    return str(row.get("solver_used") or row.get("solver"))
+
+
+def _interval(values: Sequence[float], reading: Reading) -> Interval:
+    return mean_interval(values, reading.interval, reading.seed)
+
+
+def _by(results: Results) -> str:
+    return " ".join(results.by)

@@ -1,0 +1,78 @@
+"""A table of results as data: cells with their kinds, told as text in one way, on the shell and on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+NOTHING = "-"
+"""A cell without a value."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its heading, and what its cells are: text, count, seconds, percent, number, ratio or p."""
+
+    name: str
+    kind: str = "number"
+
+
+@dataclass(frozen=True)
+class SummaryTable:
+    """A table with a title, and words on how to read it.
+
+    Attributes
+    ----------
+    name : str
+        For documents.
+    title : str
+    columns : tuple of Column
+    rows : tuple of tuples
+        Values; None where there is none.
+    words : str
+    """
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    words: str = ""
+
+    @property
+    def texts(self) -> list[list[str]]:
+        """The cells as text."""
+        kinds = [column.kind for column in self.columns]
+        return [[cell_text(value, kind) for value, kind in zip(row, kinds, strict=True)] for row in self.rows]
+
+    def to_document(self) -> list[dict[str, Any]]:
+        """The rows as mappings."""
+        return [dict(zip([column.name for column in self.columns], row, strict=True)) for row in self.rows]
+
+
+def cell_text(value: Any, kind: str) -> str:
+    """A value as text."""
+    if value is None:
+        return NOTHING
+    if kind in ("text", "count"):
+        return str(value) if kind == "text" else f"{value:,}"
+    return str(_TEXTS[kind](value))
+
+
+def _seconds(value: float) -> str:
+    if value < 0.9995:
+        return f"{1000 * value:.0f} ms" if value >= 0.0995 else f"{1000 * value:.3g} ms"
+    return f"{value:,.3g} s" if value < 1000 else f"{value:,.0f} s"
+
+
+def _percent(value: float) -> str:
+    return "0 %" if abs(value) < 1e-9 else f"{100 * value:.3g} %"
+
+
+_TEXTS: Mapping[str, Any] = {
+    "seconds": _seconds,
+    "percent": _percent,
+    "number": lambda value: f"{value:,.5g}",
+    "ratio": lambda value: f"{value:.3g}",
+    "p": lambda value: "< 0.001" if value < 0.001 else f"{value:.3f}",
+}

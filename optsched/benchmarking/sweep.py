@@ -1,0 +1,150 @@
+"""`Benchmark`: instances x formulations x solvers x seeds, as the tasks of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from optsched.api import make_constraint, make_formulation, make_limits
+from optsched.benchmarking.run import Sweep, run_tasks
+from optsched.benchmarking.solve_task import prepare_solve, solve_task
+from optsched.benchmarking.sources import Source
+from optsched.benchmarking.task import Task, canonical
+from optsched.errors import UsageError
+from optsched.registry import load_solver
+
+DEFAULT = "max-min-fairness"
+GRACE_SHARE, GRACE = 0.1, 5.0
+"""A task is killed when it has had its time limit, this share of it, and so many seconds more."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What is to be solved, with what, and how long.
+
+    Attributes
+    ----------
+    sources : sequence of Source
+        Instances and programs. Programs are solved as they are: formulations and constraints are not for them.
+    formulations : sequence of (name, options)
+    constraints : sequence of mappings
+        Side constraints of all formulations, beside those of the instances.
+    solvers : sequence of str
+    seeds : sequence of int
+        Of the solvers.
+    repeat : int
+        How often each is done: for times.
+    threads : int
+        Of the solver.
+    time_limit : float or None
+        Seconds of a task: reading, compiling, solving and certifying together. A solver that does not stop is killed
+        a little later.
+    memory_limit : float or None
+        Bytes in use of a task, about 100 MB for imports included (Linux).
+    work_limit, gap, solver_options
+        As of `optsched.solve`.
+    """
+
+    sources: Sequence[Source]
+    formulations: Sequence[tuple[str, Mapping[str, Any]]] = ((DEFAULT, {}),)
+    constraints: Sequence[Mapping[str, Any]] = ()
+    solvers: Sequence[str] = ("auto",)
+    seeds: Sequence[int] = (0,)
+    repeat: int = 1
+    threads: int = 1
+    time_limit: float | None = None
+    memory_limit: float | None = None
+    work_limit: int | None = None
+    gap: float | None = None
+    solver_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def tasks(self) -> list[Task]:
+        """The tasks in the order of the final table.
+
+        Raises
+        ------
+        UsageError
+            Nothing to do, a name or an option that does not exist, something given twice, or limits without sense.
+        SolverUnavailable
+            A solver that does not exist.
+        """
+        self._check()
+        found = []
+        for source in self.sources:
+            plain: list[tuple[str | None, Mapping[str, Any]]] = [(None, {})]
+            for name, options in plain if source.program else self.formulations:
+                for solver in self.solvers:
+                    for seed in self.seeds:
+                        found += [self._task(source, name, options, solver, seed, turn) for turn in range(self.repeat)]
+        return found
+
+    def run(self, *, processes: int = 1, results_file: str | Path | None = None, **more: Any) -> Sweep:
+        """Do the tasks; see `run_tasks` for what else can be given."""
+        limit = None if self.time_limit is None else (1 + GRACE_SHARE) * self.time_limit + GRACE
+        return run_tasks(
+            self.tasks(), solve_task, prepare=prepare_solve, processes=processes, threads=self.threads,
+            time_limit=limit, memory_limit=self.memory_limit, results_file=results_file, kind="bench", **more,
+        )  # fmt: skip
+
+    # --- how -------------------------------------------------------------------------------------------------------
+
+    def _task(
+        self, source: Source, name: str | None, options: Mapping[str, Any], solver: str, seed: int, turn: int
+    ) -> Task:
+        constraints = [] if name is None else [dict(item) for item in self.constraints]
+        spec = {
+            "instance": source.content,
+            "formulation": name,
+            "options": dict(options),
+            "constraints": constraints,
+            "solver": solver,
+            "seed": seed,
+            "repeat": turn,
+            "threads": self.threads,
+            "time_limit": _real(self.time_limit),
+            "memory_limit": _real(self.memory_limit),
+            "work_limit": self.work_limit,
+            "gap": _real(self.gap),
+            "solver_options": dict(self.solver_options),
+        }
+        rare = ("memory_limit", "work_limit", "gap", "solver_options")
+        settings = {key: spec[key] for key in rare if spec[key] not in (None, {})}
+        labels = {
+            "instance": source.name,
+            "formulation": name,
+            "options": canonical(options) if options else None,
+            "constraints": canonical(constraints) if constraints else None,
+            "solver": solver,
+            "seed": seed,
+            "repeat": turn,
+            "threads": self.threads,
+            "time_limit_s": _real(self.time_limit),
+            "settings": canonical(settings) if settings else None,
+        }
+        return Task.of(spec, labels)
+
+    def _check(self) -> None:
+        if not self.sources:
+            raise UsageError("there is nothing to be solved: no instance is given")
+        for what, given in (("formulation", [canonical([*item]) for item in self.formulations]),
+                            ("solver", self.solvers), ("seed", self.seeds)):  # fmt: skip
+            if not given:
+                raise UsageError(f"there is nothing to be done: no {what} is given")
+            twice = [item for place, item in enumerate(given) if item in given[:place]]
+            if twice:
+                raise UsageError(f"{what} {twice[0]} is given twice")
+        if self.repeat < 1:
+            raise UsageError(f"repeat: found {self.repeat}, expected 1 or more")
+        for name, options in self.formulations:
+            make_formulation(name, options, [make_constraint(item) for item in self.constraints])
+        for solver in self.solvers:
+            if solver != "auto":
+                load_solver(solver)
+        make_limits(self.time_limit, self.work_limit, self.gap, threads=self.threads, seed=max(self.seeds))
+
+
+def _real(limit: float | None) -> float | None:
+    """60 and 60.0 are the same limit, and make the same task."""
+    return None if limit is None else float(limit)

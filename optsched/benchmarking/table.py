@@ -1,0 +1,146 @@
+"""Rows as a table in a file: CSV or JSON, in the order of the tasks; and read again, from JSON lines too."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from optsched.api import write_atomically
+from optsched.benchmarking.results_file import FORMAT, parse_lines
+from optsched.errors import InvalidInput, UsageError
+from optsched.instance.files import pretty_json
+from optsched.instance.reading import named, parse_json, read_bytes
+
+Row = dict[str, Any]
+ORDER = (
+    "instance", "trace", "sha256", "n", "m", "classes", "columns", "formulation", "options", "constraints", "policy",
+    "solver", "solver_used", "solver_version", "status", "objective", "sense", "bound", "proof", "gap", "best_known",
+    "best_known_from", "gap_to_best", "load_s", "compile_s", "build_s", "solve_s", "certify_s", "total_s", "wall_s",
+    "iterations", "nodes", "peak_memory_mb", "seed", "repeat", "threads", "time_limit_s", "settings", "termination",
+    "error",
+)  # fmt: skip
+"""Columns that come first, where there are any; those that nobody foresaw follow."""
+TEXT = {
+    "instance", "trace", "sha256", "formulation", "options", "constraints", "policy", "solver", "solver_used",
+    "solver_version", "settings", "status", "sense", "proof", "best_known_from", "termination", "error", "optsched",
+    "python", "cpu", "date", "key",
+}  # fmt: skip
+"""Columns whose cells are text in CSV, even those that look like numbers."""
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+LAST = ("exit_code", "optsched", "python", "cpu", "cores", "date", "key")
+SUFFIXES = (".csv", ".json", ".jsonl")
+
+
+def check_results_name(path: str | Path) -> str:
+    """The suffix of a results file; raises `UsageError` for any but `SUFFIXES`."""
+    kind = Path(path).suffix.lower()
+    if kind not in SUFFIXES:
+        raise UsageError(f"{path}: expected a name that ends in .csv, .json or .jsonl")
+    return kind
+
+
+def columns_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """All columns of the rows, in the order in which a reader looks for them."""
+    found = dict.fromkeys(name for row in rows for name in row)
+    middle = [name for name in found if name not in ORDER and name not in LAST]
+    return [name for name in ORDER if name in found] + middle + [name for name in LAST if name in found]
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows as CSV: nothing where there is no value, JSON where it is a list or an object."""
+    columns = columns_of(rows)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_cell(row.get(name)) for name in columns])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, bool | list | dict):
+        return json.dumps(value, sort_keys=True)
+    return repr(value) if isinstance(value, float) else value
+
+
+def rows_document(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The rows as a document, each with all columns."""
+    columns = columns_of(rows)
+    return {"format": FORMAT, "rows": [{name: row.get(name) for name in columns} for row in rows]}
+
+
+def write_table(rows: Sequence[Mapping[str, Any]], path: str | Path) -> None:
+    """Write the rows as ``.csv`` or ``.json``, atomically."""
+    text = csv_text(rows) if check_results_name(path) == ".csv" else pretty_json(rows_document(rows))
+    write_atomically(path, text.encode())
+
+
+def read_rows(path: str | Path) -> tuple[list[Row], list[str]]:
+    """The rows of a results file of any of the three kinds, and what a user should hear about it.
+
+    Of several rows of one task (JSON lines) the last one counts.
+
+    Raises
+    ------
+    UsageError, InvalidInput
+    """
+    kind, data = check_results_name(path), read_bytes(Path(path))
+    notices: list[str] = []
+    if kind == ".jsonl":
+        lines = parse_lines(data, path)
+        if lines.torn:
+            notices.append(f"{path}: an unfinished last line is left out")
+        latest = {row.get("key", number): row for number, row in enumerate(lines.rows)}
+        rows = list(latest.values())
+    elif kind == ".json":
+        with named(path):
+            rows = _rows_in(parse_json(data, "table of results"))
+    else:
+        rows = _rows_of_csv(data, path)
+    if not rows:
+        raise InvalidInput("", "no rows", "the rows of a sweep", str(path))
+    return rows, notices
+
+
+def _rows_in(document: Any) -> list[Row]:
+    rows = document.get("rows") if isinstance(document, dict) and document.get("format") == FORMAT else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InvalidInput("", "another document", f'a document with "format": "{FORMAT}" and rows')
+    return rows
+
+
+def _rows_of_csv(data: bytes, path: str | Path) -> list[Row]:
+    try:
+        reader = csv.reader(io.StringIO(data.decode("utf-8-sig")), strict=True)
+        lines = [(reader.line_num, line) for line in reader if line]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InvalidInput("", f"text that is not CSV ({error})", "a table of results", str(path)) from None
+    if not lines:
+        return []
+    (_, columns), rows = lines[0], lines[1:]
+    if len(set(columns)) < len(columns):
+        raise InvalidInput("line 1", "a column twice", "each column once", str(path))
+    for number, line in rows:
+        if len(line) != len(columns):
+            raise InvalidInput(f"line {number}", f"{len(line)} cells", f"{len(columns)}, as in line 1", str(path))
+    return [{name: _value(name, cell) for name, cell in zip(columns, line, strict=True)} for _, line in rows]
+
+
+def _value(name: str, cell: str) -> Any:
+    """A cell of a CSV file: nothing, a number, else text."""
+    if cell == "":
+        return None
+    if name in TEXT or not NUMBER.fullmatch(cell):
+        return cell
+    value = float(cell)
+    if not math.isfinite(value):
+        return cell
+    return int(cell) if cell.lstrip("+-").isdigit() else value

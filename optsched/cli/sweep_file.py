@@ -1,0 +1,110 @@
+"""A sweep in a file (TOML, YAML or JSON): what the options of ``optsched bench`` say, kept."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from optsched.cli import values
+from optsched.errors import InvalidInput
+from optsched.instance.reading import named, parse_json, read_bytes, validate
+
+FORMAT = "optsched-sweep/1"
+SUFFIXES = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class GeneratedDocument(_Model):
+    """Instances of a generator."""
+
+    generate: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    seeds: int | str | list[int] | None = None
+
+
+class FormulationDocument(_Model):
+    """A formulation with options."""
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class SweepDocument(_Model):
+    """A sweep; what is left out is as on the command line."""
+
+    format: Literal["optsched-sweep/1"] = "optsched-sweep/1"
+    instances: Annotated[list[str | GeneratedDocument], Field(min_length=1)]
+    formulations: list[str | FormulationDocument] | None = None
+    constraints: list[dict[str, Any]] | None = None
+    solvers: list[str] | None = None
+    seeds: int | str | list[int] | None = None
+    repeat: int | None = None
+    threads: int | None = None
+    time_limit: float | int | str | None = None
+    memory_limit: float | int | str | None = None
+    work_limit: int | None = None
+    gap: float | int | None = None
+    solver_options: dict[str, Any] | None = None
+
+
+def is_sweep_file(name: str) -> bool:
+    """Whether a name is that of a sweep: a .toml file, or a YAML or JSON one that says so in its first lines."""
+    path = Path(name)
+    if path.suffix.lower() == ".toml":
+        return True
+    if path.suffix.lower() not in SUFFIXES or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return FORMAT.encode() in file.read(1000)
+
+
+def read_sweep(name: str) -> SweepDocument:
+    """A sweep from its file; raises `InvalidInput` with the path of the field."""
+    path = Path(name)
+    data, kind = read_bytes(path), SUFFIXES[path.suffix.lower()]
+    with named(path):
+        return validate(SweepDocument, _parsed(data, kind))
+
+
+def _parsed(data: bytes, kind: str) -> Any:
+    if kind == "toml":
+        try:
+            return tomllib.loads(data.decode())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidInput("", f"text that is not TOML ({error})", "a TOML document") from None
+    if kind == "yaml":
+        from optsched.instance.yaml_text import parse_yaml
+
+        return parse_yaml(data, "sweep")
+    return parse_json(data, "sweep")
+
+
+def options_of(document: SweepDocument) -> Mapping[str, Any]:
+    """What the file says, in the words of `optsched.benchmarking.sweep.Benchmark`."""
+    given: dict[str, Any] = {
+        "constraints": document.constraints,
+        "solvers": document.solvers,
+        "repeat": document.repeat,
+        "threads": document.threads,
+        "work_limit": document.work_limit,
+        "gap": document.gap,
+        "solver_options": document.solver_options,
+        "time_limit": _text(document.time_limit, values.duration, "time_limit"),
+        "memory_limit": _text(document.memory_limit, values.size, "memory_limit"),
+    }
+    if document.formulations is not None:
+        given["formulations"] = [
+            (item, {}) if isinstance(item, str) else (item.name, item.options) for item in document.formulations
+        ]
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _text(value: float | str | None, read: Any, field: str) -> Any:
+    return read(value, field) if isinstance(value, str) else value

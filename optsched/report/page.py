@@ -1,0 +1,90 @@
+"""One self-contained page of HTML: sections one below the other, no scripts, nothing fetched from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from optsched.api import write_atomically
+from optsched.report.palette import INK, LINE, MAIN, MUTED, PANEL, PAPER
+
+STYLE = f"""
+:root {{ color-scheme: light; }}
+body {{ margin: 0; background: {PAPER}; color: {INK}; font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; }}
+main {{ max-width: 68rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; }}
+h1 {{ font-size: 1.7rem; line-height: 1.2; margin: 0 0 .3rem; }}
+h2 {{ font-size: 1.2rem; margin: 2.6rem 0 .5rem; padding-top: .6rem; border-top: 1px solid {LINE}; }}
+p, figcaption {{ max-width: 48rem; }}
+.lead, .words, figcaption {{ color: {MUTED}; }}
+.words, figcaption {{ font-size: .9rem; margin: .5rem 0; }}
+nav {{ margin: 1rem 0 0; font-size: .9rem; }}
+nav a {{ color: {MAIN}; margin-right: 1rem; }}
+.wide {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: .3rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid {LINE}; }}
+th {{ background: {PANEL}; font-weight: 600; }}
+th.text, td.text {{ text-align: left; }}
+td.long {{ white-space: normal; min-width: 16rem; }}
+tbody tr:hover {{ background: {PANEL}; }}
+dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; margin: .8rem 0; }}
+dt {{ color: {MUTED}; }}
+dd {{ margin: 0; overflow-wrap: anywhere; }}
+figure {{ margin: 1rem 0; }}
+figure svg {{ max-width: 100%; height: auto; }}
+details summary {{ cursor: pointer; color: {MAIN}; }}
+@media print {{ nav, details:not([open]) {{ display: none; }} }}
+"""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page.
+
+    Attributes
+    ----------
+    title : str
+        Plain text.
+    html : str
+        What stands below it, as HTML that is escaped already.
+    """
+
+    title: str
+    html: str
+
+
+def page(title: str, lead: str, sections: Sequence[Section]) -> str:
+    """A page: title, a line below it, links to the sections, the sections."""
+    anchors = _anchors([section.title for section in sections])
+    links = "".join(
+        f'<a href="#{anchor}">{escape(section.title)}</a>' for anchor, section in zip(anchors, sections, strict=True)
+    )
+    body = "\n".join(
+        f'<section id="{anchor}">\n<h2>{escape(section.title)}</h2>\n{section.html}\n</section>'
+        for anchor, section in zip(anchors, sections, strict=True)
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f'<h1>{escape(title)}</h1>\n<p class="lead">{escape(lead)}</p>\n<nav>{links}</nav>\n{body}\n'
+        "</main>\n</body>\n</html>\n"
+    )
+
+
+def write_page(text: str, path: str | Path) -> None:
+    """Write a page, atomically."""
+    write_atomically(path, text.encode())
+
+
+def _anchors(titles: Sequence[str]) -> list[str]:
+    """A name for each section, all of them different."""
+    found: list[str] = []
+    for title in titles:
+        name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
+        while name in found:
+            name += "-again"
+        found.append(name)
+    return found
