@@ -19,7 +19,7 @@ COMMON = "Messages"
 
 ORDER = (
     "solve", "verify", "validate", "compare", "explain", "whatif", "pareto", "round", "replay", "top", "plot", "export",
-    "import", "generate", "model", "formulations", "solvers", "instances", "doctor",
+    "import", "generate", "trace", "model", "formulations", "solvers", "instances", "doctor",
 )  # fmt: skip
 
 
