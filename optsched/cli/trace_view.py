@@ -46,7 +46,7 @@ def trace_view(summary: TraceSummary) -> Iterator[RenderableType]:
 def _facts(summary: TraceSummary) -> Iterator[tuple[str, str]]:
     if summary.first is not None and summary.last is not None:
         rate = "all at once" if summary.per_hour is None else f"{rounded(summary.per_hour)} per hour"
-        yield "arrivals", f"{rate}, from {seconds(summary.first)} to {seconds(summary.last)}"
+        yield "arrivals", f"{rate}, from {_clock(summary.first)} to {_clock(summary.last)}"
         yield "span", seconds(summary.span)
     found = [f"{key} {seconds(value)}" for key, value in summary.durations.items() if value is not None]
     if found:
@@ -70,6 +70,10 @@ def _facts(summary: TraceSummary) -> Iterator[tuple[str, str]]:
     if events["nodes"]:
         told = ", ".join(f"{events[state]:,} {state}" for state in ("down", "drain", "up"))
         yield "node events", f"{told}, on {count(events['nodes'], 'node')}"
+
+
+def _clock(time: float) -> str:
+    return seconds(time) if time > 0 else f"{time:,.6g} s"
 
 
 def _load(load: float | None) -> str:

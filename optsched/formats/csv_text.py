@@ -45,7 +45,7 @@ class Table:
 
 def read_header(data: bytes, name: str) -> tuple[str, ...]:
     """The cells of the first line of a table that is not empty; of an empty file none."""
-    for _, cells in _lines(_decoded(data, name), name):
+    for _, cells in lines(decoded(data, name), name):
         return tuple(cell.strip() for cell in cells)
     return ()
 
@@ -78,8 +78,8 @@ def read_table(
     InvalidInput
         With ``file:line:column``, what was found and what was expected.
     """
-    lines = _lines(_decoded(data, name), name)
-    first = next(lines, None)
+    read = lines(decoded(data, name), name)
+    first = next(read, None)
     if first is None:
         raise InvalidInput(name, "an empty file", f"a first line with the columns, such as {','.join(required)}")
     line, cells = first
@@ -88,7 +88,7 @@ def read_table(
     written = dict(zip(header, as_written, strict=True))
     _check_header(f"{name}:{line}", header, columns, required)
     rows = []
-    for line, cells in lines:
+    for line, cells in read:
         if len(cells) != len(header):
             raise InvalidInput(f"{name}:{line}", f"{len(cells)} cells", f"{len(header)}, as in the first line")
         given = {column: cell.strip() for column, cell in zip(header, cells, strict=True)}
@@ -101,7 +101,8 @@ def read_table(
     return Table(name, tuple(header), tuple(rows), written)
 
 
-def _decoded(data: bytes, name: str) -> str:
+def decoded(data: bytes, name: str) -> str:
+    """The text of a file, without a byte order mark; raises `InvalidInput` with the line that is not UTF-8."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -114,7 +115,7 @@ def _decoded(data: bytes, name: str) -> str:
     return text
 
 
-def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
+def lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of the lines that are not empty; a quoted cell may go over several lines."""
     head = next((line for line in text.splitlines() if line.strip(" \t,;")), "")
     unquoted = "".join(head.split('"')[::2])

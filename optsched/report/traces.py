@@ -102,7 +102,7 @@ def durations_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     if len(seconds):
         for weights, colour, words in ((np.ones(len(seconds)), MAIN, "of jobs"), (hours, SECOND, "of GPU-hours")):
             share = np.cumsum(weights) / max(float(weights.sum()), 1e-300)
-            rows = np.unique(np.linspace(0, len(seconds) - 1, min(len(seconds), STEPS)).astype(int))
+            rows = np.unique(np.searchsorted(share, np.linspace(0, share[-1], STEPS)))
             ax.step(np.append(seconds[:1], seconds[rows]), np.append(0.0, share[rows]), where="post", color=colour,
                     linewidth=1.4, label=words)  # fmt: skip
         ax.set_xscale("log")

@@ -23,6 +23,7 @@ GROUPS = {
 COMMANDS = [
     ["import", "openb"],
     ["import", "elasticflow"],
+    ["import", "philly"],
     ["model", "list"],
     ["model", "predict"],
     ["model", "evaluate"],
