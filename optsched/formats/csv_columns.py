@@ -12,6 +12,7 @@ import numpy as np
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.formats.csv_text import decoded, lines
+from optsched.instance.files import no_collection
 from optsched.instance.reading import listed, show
 
 Kind = Literal["text", "number", "whole", "time"]
@@ -66,7 +67,8 @@ def read_columns(data: bytes, name: str, columns: Mapping[str, Kind], required: 
     InvalidInput
         With ``file:line:column``, what was found and what was expected.
     """
-    read = list(lines(decoded(data, name), name))
+    with no_collection():
+        read = list(lines(decoded(data, name), name))
     if not read:
         raise InvalidInput(name, "an empty file", f"a first line with the columns, such as {','.join(required)}")
     first, cells = read[0]

@@ -13,7 +13,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,12 @@ import numpy as np
 from optsched.errors import InvalidInput
 from optsched.formats.csv_columns import indexed, read_columns
 from optsched.formats.recorded import RecordedJobs, RecordedTrace, recorded_instance
+from optsched.instance.files import no_collection
 from optsched.instance.reading import listed, named, parse_json, show
 
 MACHINES = ("machineId", "number of GPUs", "single GPU mem")
 MEMORY = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*(?:GB|G)", re.IGNORECASE | re.ASCII)
+EPOCH = datetime(1970, 1, 1)
 NONE = (None, "", "None")
 """How the log says that a time was not recorded."""
 
@@ -65,7 +67,7 @@ def import_philly(
         With line and column, or the path in the JSON; also for a virtual cluster that has no jobs.
     """
     if log.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{"):
-        with named(file):
+        with named(file), no_collection():
             jobs, left_out = _of_log(log, clusters)
     else:
         jobs, left_out = _of_table(log, clusters, file), {}
@@ -208,7 +210,7 @@ def _time(value: Any, path: str) -> float:
     try:
         if not isinstance(value, str) or len(value) != 19:
             raise ValueError
-        return datetime.fromisoformat(value).replace(tzinfo=UTC).timestamp()
+        return (datetime.fromisoformat(value) - EPOCH).total_seconds()
     except ValueError:
         raise InvalidInput(path, show(value), "a time such as 2017-10-09 07:01:55, or None") from None
 
