@@ -16,6 +16,7 @@ from optsched.errors import UsageError
 if TYPE_CHECKING:
     from optsched.instance import Instance
     from optsched.program import LinearArrays
+    from optsched.traces import Trace
 
 INFEASIBLE = 4
 
@@ -73,11 +74,22 @@ def export(
 
 def write_instance(shell: Shell, instance: Instance, output: str, kind: str) -> None:
     """Write an instance to a file, or to standard output for ``-``."""
-    from optsched.api import write_atomically
-    from optsched.cli.tables import count
     from optsched.instance import instance_bytes
 
-    data = instance_bytes(instance, kind)
+    _write(shell, instance_bytes(instance, kind), output, instance)
+
+
+def write_trace(shell: Shell, trace: Trace, output: str, kind: str) -> None:
+    """Write a trace to a file, or to standard output for ``-``."""
+    from optsched.traces import trace_bytes
+
+    _write(shell, trace_bytes(trace, kind), output, trace.instance)
+
+
+def _write(shell: Shell, data: bytes, output: str, instance: Instance) -> None:
+    from optsched.api import write_atomically
+    from optsched.cli.tables import count
+
     if output == "-":
         shell.write(data.decode())
         return

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from optsched.cli.export import write_instance
-from optsched.cli.options import OUTPUT
+from optsched.cli.import_options import SELECTION, Name, Output, Speeds, nodes_of_pools, speeds_of_pools
 from optsched.cli.progress import progress
-from optsched.cli.recorded_options import (
-    CLUSTER,
-    SELECTION,
-    Output,
-    Pool,
-    Speed,
-    pool_documents,
-    speeds,
-    tell_left_out,
-)
 from optsched.cli.shell import Shell, check_target
 from optsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from optsched.formats.recorded import RecordedTrace
 
 EXAMPLES = """
     optsched import philly cluster_job_log --machines cluster_machine_list -o philly.npz
@@ -36,10 +29,16 @@ def philly(
     output: Output,
     machines: Annotated[
         str | None,
-        typer.Option(metavar="FILE", rich_help_panel=CLUSTER, help="Machine list (CSV): the cluster as it was."),
+        typer.Option(metavar="FILE", rich_help_panel=SELECTION, help="Machine list (CSV): the cluster as it was."),
     ] = None,
-    pool: Pool = None,
-    speed: Speed = None,
+    pool: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pool", metavar="POOL=NODES[xGPUS]", rich_help_panel=SELECTION,
+            help="Nodes of a pool instead, with so many GPUs each (1). Can be repeated.",
+        ),
+    ] = None,
+    speed: Speeds = None,
     cluster: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,9 +46,7 @@ def philly(
             help="Jobs of this virtual cluster alone. Can be repeated.",
         ),
     ] = None,
-    name: Annotated[
-        str, typer.Option(metavar="NAME", help="Of the instance.", rich_help_panel=OUTPUT, show_default=True)
-    ] = "philly",
+    name: Name = "philly",
 ) -> int:  # fmt: skip
     """Make a trace of logs of the Philly cluster (Jeon et al., USENIX ATC 2019).
 
@@ -57,8 +54,12 @@ def philly(
     """
     check_target(output)
     if (machines is None) == (pool is None):
-        raise UsageError("the cluster is told by --machines FILE or by --pool NAME=NODES[xGPUS]")
-    factors, pools = speeds(speed), pool_documents(pool)
+        raise UsageError("the cluster is told by --machines FILE or by --pool POOL=NODES[xGPUS]")
+    factors = speeds_of_pools(speed)
+    pools: list[dict[str, Any]] = [
+        {"name": name, "nodes": nodes, "gpus_per_node": gpus}
+        for name, (nodes, gpus) in nodes_of_pools(pool or []).items()
+    ]
     from optsched.formats.philly import import_philly, read_machines
     from optsched.instance.files import kind_of
     from optsched.instance.reading import read_bytes
@@ -69,5 +70,12 @@ def philly(
             pools = read_machines(read_bytes(Path(machines)), machines)
         made = import_philly(read_bytes(Path(jobs)), pools, clusters=cluster or (), speed=factors, name=name, file=jobs)
     write_instance(shell, made.instance, output, kind)
-    tell_left_out(shell, made)
+    _tell_left_out(shell, made)
     return 0
+
+
+def _tell_left_out(shell: Shell, made: RecordedTrace) -> None:
+    """Say on standard error what of the log is not in the trace, unless quiet."""
+    if made.left_out and not shell.quiet:
+        order = sorted(made.left_out.items(), key=lambda item: -item[1])
+        shell.complain(f"left out: {', '.join(f'{count:,} {why}' for why, count in order)}")

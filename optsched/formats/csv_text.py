@@ -45,7 +45,7 @@ class Table:
 
 def read_header(data: bytes, name: str) -> tuple[str, ...]:
     """The cells of the first line of a table that is not empty; of an empty file none."""
-    for _, cells in lines(decoded(data, name), name):
+    for _, cells in lines_of(decoded(data, name), name):
         return tuple(cell.strip() for cell in cells)
     return ()
 
@@ -78,31 +78,34 @@ def read_table(
     InvalidInput
         With ``file:line:column``, what was found and what was expected.
     """
-    read = lines(decoded(data, name), name)
-    first = next(read, None)
+    lines = lines_of(decoded(data, name), name)
+    first = next(lines, None)
     if first is None:
         raise InvalidInput(name, "an empty file", f"a first line with the columns, such as {','.join(required)}")
     line, cells = first
     as_written = [cell.strip() for cell in cells]
     header = [(synonyms or {}).get(cell, cell) for cell in as_written]
     written = dict(zip(header, as_written, strict=True))
-    _check_header(f"{name}:{line}", header, columns, required)
+    check_header(f"{name}:{line}", header, columns, required)
     rows = []
-    for line, cells in read:
+    for line, cells in lines:
         if len(cells) != len(header):
             raise InvalidInput(f"{name}:{line}", f"{len(cells)} cells", f"{len(header)}, as in the first line")
         given = {column: cell.strip() for column, cell in zip(header, cells, strict=True)}
         rows.append(
-            Row(line, {c: _value(cell, columns[c], f"{name}:{line}:{written[c]}") for c, cell in given.items() if cell})
+            Row(
+                line,
+                {c: value_of(cell, columns[c], f"{name}:{line}:{written[c]}") for c, cell in given.items() if cell},
+            )
         )
         for column in required:
             if not given[column]:
-                raise InvalidInput(f"{name}:{line}:{written[column]}", "nothing", _EXPECTED[columns[column]])
+                raise InvalidInput(f"{name}:{line}:{written[column]}", "nothing", EXPECTED[columns[column]])
     return Table(name, tuple(header), tuple(rows), written)
 
 
 def decoded(data: bytes, name: str) -> str:
-    """The text of a file, without a byte order mark; raises `InvalidInput` with the line that is not UTF-8."""
+    """UTF-8 with or without a byte order mark; raises `InvalidInput` with the line."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -115,7 +118,7 @@ def decoded(data: bytes, name: str) -> str:
     return text
 
 
-def lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
+def lines_of(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of the lines that are not empty; a quoted cell may go over several lines."""
     head = next((line for line in text.splitlines() if line.strip(" \t,;")), "")
     unquoted = "".join(head.split('"')[::2])
@@ -134,7 +137,8 @@ def lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
         line = reader.line_num + 1
 
 
-def _check_header(where: str, header: Sequence[str], columns: Mapping[str, Kind], required: Sequence[str]) -> None:
+def check_header(where: str, header: Sequence[str], columns: Mapping[str, Kind], required: Sequence[str]) -> None:
+    """Refuse unknown columns, those that stand twice and those that are missing."""
     for row, column in enumerate(header):
         if column not in columns:
             close = difflib.get_close_matches(column, columns, n=1)
@@ -148,10 +152,11 @@ def _check_header(where: str, header: Sequence[str], columns: Mapping[str, Kind]
             raise InvalidInput(where, f"no column {column}", f"one, beside {listed(header)}")
 
 
-_EXPECTED = {"text": "a text", "number": "a number", "whole": "a whole number"}
+EXPECTED: dict[Kind, str] = {"text": "a text", "number": "a number", "whole": "a whole number"}
 
 
-def _value(cell: str, kind: Kind, place: str) -> Cell:
+def value_of(cell: str, kind: Kind, place: str) -> Cell:
+    """What a cell that is not empty says; raises `InvalidInput`."""
     if kind == "text":
         return cell
     try:
@@ -161,4 +166,4 @@ def _value(cell: str, kind: Kind, place: str) -> Cell:
     except (ValueError, OverflowError):
         pass
     hint = " with a point, not a comma" if kind == "number" and "," in cell else ""
-    raise InvalidInput(place, show(cell), _EXPECTED[kind] + hint)
+    raise InvalidInput(place, show(cell), EXPECTED[kind] + hint)

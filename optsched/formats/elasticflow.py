@@ -2,7 +2,8 @@
 
 A trace is a CSV table with a job a line: ``job_id``, ``submit_time``, ``iteration``, ``model_name``, ``ddl``,
 ``batch_size``, ``num_gpu``, perhaps ``best_effort``; the names of the ITP traces (``submission_time``,
-``num_iteration``, ``deadline``) will do. Times are in seconds on one clock, deadlines too.
+``num_iteration``, ``deadline``) will do. Times are in seconds on one clock, deadlines too. ElasticFlow's scheduler
+sorts the jobs by ``submit_time``, and so does the import: jobs of the same time stay in the order of the file.
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from optsched.arrays import IntArray
 from optsched.errors import InvalidInput, UsageError
-from optsched.formats.csv_text import Kind, Row, Table, read_table
+from optsched.formats.csv_columns import Columns, read_columns
+from optsched.formats.csv_text import Kind
 from optsched.formats.profiles import read_profiles
 from optsched.instance.documents import FORMAT
 from optsched.instance.reading import listed, read_bytes, show
@@ -74,24 +79,26 @@ def import_elasticflow(
     if not pools or set(pools) != set(tables):
         raise UsageError(f"found pools {listed(pools)} and tables of {listed(tables)}, expected a table for each pool")
     rates = _rates(tables, pools)
-    jobs = read_table(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED, SYNONYMS)
-    taken = [row for row in jobs.rows if at is None or float(row.cells["submit_time"]) <= at]
-    if not jobs.rows:
-        raise InvalidInput(str(trace), "no line below the first", "at least one job")
-    documents = [_job(jobs, row, rates, rigid) for row in taken]
-    used = dict.fromkeys(document["workload"] for document in documents)
+    jobs = read_columns(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED, SYNONYMS)
+    workloads = _workloads(jobs, rates)
+    arrival = jobs.numbers["submit_time"]
+    order = np.argsort(arrival, kind="stable")
+    taken = order if at is None else order[arrival[order] <= at]
     return {
         "format": FORMAT,
         "name": name,
-        "now": min(float(row.cells["submit_time"]) for row in jobs.rows) if at is None else float(at),
+        "now": float(arrival[order[0]]) if at is None else float(at),
         "cluster": {
             "pools": [
                 {"name": pool, "gpu": pool, "nodes": nodes, "gpus_per_node": gpus}
                 for pool, (nodes, gpus) in pools.items()
             ]
         },
-        "workloads": {workload: _workload(workload, rates[workload]) for workload in used},
-        "jobs": documents,
+        "workloads": {
+            workload: _workload(workload, rates[workload])
+            for workload in dict.fromkeys(workloads[row] for row in taken.tolist())
+        },
+        "jobs": _jobs(jobs, taken, workloads, rates, rigid),
     }
 
 
@@ -122,25 +129,45 @@ def _workload(name: str, rates: Mapping[str, Mapping[int, float]]) -> dict[str, 
     }
 
 
-def _job(jobs: Table, row: Row, rates: Rates, rigid: bool) -> dict[str, Any]:
-    cells = row.cells
-    workload = _named(str(cells["model_name"]), float(cells["batch_size"]))
-    if workload not in rates:
-        expected = f"a model and batch of the tables: {listed(sorted(rates))}"
-        raise InvalidInput(jobs.place(row, "model_name"), show(workload), expected)
-    arrival, deadline = float(cells["submit_time"]), float(cells["ddl"])
-    if deadline < arrival:
-        raise InvalidInput(jobs.place(row, "ddl"), show(deadline), f"a time from the arrival on, {arrival:g}")
-    document: dict[str, Any] = {
-        "id": str(cells["job_id"]),
-        "workload": workload,
-        "gpus": int(cells["num_gpu"])
-        if rigid
-        else _range(sorted({k for one in rates[workload].values() for k in one})),
-        "steps": float(cells["iteration"]),
-        "arrival": arrival,
-    }
-    return document if cells.get("best_effort") == 1 else document | {"deadline": deadline}
+def _workloads(jobs: Columns, rates: Rates) -> list[str]:
+    """Of each job its workload; every one is in the tables."""
+    pairs = list(zip(jobs.cells["model_name"], jobs.numbers["batch_size"].tolist(), strict=True))
+    names = {pair: _named(*pair) for pair in dict.fromkeys(pairs)}
+    unknown = {name for name in names.values() if name not in rates}
+    for row, pair in enumerate(pairs if unknown else ()):
+        if names[pair] in unknown:
+            expected = f"a model and batch of the tables: {listed(sorted(rates))}"
+            raise InvalidInput(jobs.place(row, "model_name"), show(names[pair]), expected)
+    return [names[pair] for pair in pairs]
+
+
+def _jobs(jobs: Columns, rows: IntArray, workloads: Sequence[str], rates: Rates, rigid: bool) -> list[dict[str, Any]]:
+    ids, arrival, deadline = jobs.names("job_id"), jobs.numbers["submit_time"], jobs.numbers["ddl"]
+    gangs = jobs.whole("num_gpu", 1, "a whole number of GPUs, at least 1")
+    jobs.refuse("iteration", ~(jobs.numbers["iteration"] >= 0), "a number of iterations, at least 0")
+    best_effort = jobs.flags("best_effort")
+    late = np.flatnonzero((deadline < arrival) & ~best_effort)
+    if len(late):
+        row = int(late[0])
+        raise InvalidInput(
+            jobs.place(row, "ddl"), show(float(deadline[row])), f"a time from the arrival on, {arrival[row]:g}"
+        )
+    elastic = {name: _range(sorted({k for one in by_pool.values() for k in one})) for name, by_pool in rates.items()}
+    told = zip(
+        rows.tolist(), gangs[rows].tolist(), jobs.numbers["iteration"][rows].tolist(), arrival[rows].tolist(),
+        deadline[rows].tolist(), best_effort[rows].tolist(), strict=True,
+    )  # fmt: skip
+    return [
+        {
+            "id": ids[row],
+            "workload": workloads[row],
+            "gpus": gang if rigid else elastic[workloads[row]],
+            "steps": steps,
+            "arrival": start,
+        }
+        | ({} if free else {"deadline": end})
+        for row, gang, steps, start, end, free in told
+    ]
 
 
 def _range(counts: Sequence[int]) -> dict[str, Any]:

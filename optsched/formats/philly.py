@@ -18,12 +18,17 @@ from typing import Any
 
 import numpy as np
 
+from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
-from optsched.formats.csv_columns import indexed, read_columns
+from optsched.formats.csv_columns import Columns, read_columns
+from optsched.formats.csv_text import Kind
 from optsched.formats.recorded import RecordedJobs, RecordedTrace, recorded_instance
 from optsched.instance.files import no_collection
 from optsched.instance.reading import listed, named, parse_json, show
 
+COLUMNS: dict[str, Kind] = {
+    "timestamp": "text", "duration": "number", "num_gpus": "whole", "cluster": "text", "gpu_time": "number",
+}  # fmt: skip
 MACHINES = ("machineId", "number of GPUs", "single GPU mem")
 MEMORY = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*(?:GB|G)", re.IGNORECASE | re.ASCII)
 EPOCH = datetime(1970, 1, 1)
@@ -83,47 +88,47 @@ def read_machines(data: bytes, file: str = "machines") -> list[dict[str, Any]]:
     InvalidInput
         With line and column.
     """
-    table = read_columns(data, file, {"machineId": "text", MACHINES[1]: "whole", MACHINES[2]: "text"}, MACHINES)
-    gpus = table.numbers[MACHINES[1]]
-    table.refuse(~((gpus >= 0) & (gpus <= 1000)), MACHINES[1], "a whole number of GPUs, at most 1000")
-    pools: dict[str, dict[str, Any]] = {}
-    seen: set[str] = set()
-    for row, (machine, memory) in enumerate(zip(table.texts["machineId"], table.texts[MACHINES[2]], strict=True)):
-        if machine in seen:
-            raise InvalidInput(table.place(row, "machineId"), f"{show(machine)} a second time", "names that differ")
-        seen.add(machine)
-        match = MEMORY.fullmatch(memory)
-        if match is None:
-            raise InvalidInput(table.place(row, MACHINES[2]), show(memory), "a memory such as 24GB")
-        if not gpus[row]:
-            continue
-        key = f"gpu-{float(match[1]):g}GB"
-        pool = pools.setdefault(key, {"name": key, "gpu_memory": float(match[1]), "nodes": []})
-        pool["nodes"].append({"name": machine, "gpus": int(gpus[row])})
+    name, gpus, memory = MACHINES
+    table = read_columns(data, file, {name: "text", gpus: "whole", memory: "text"}, MACHINES)
+    counts, sizes = table.whole(gpus, 0, "a whole number of GPUs"), [*map(MEMORY.fullmatch, table.cells[memory])]
+    table.refuse(memory, np.array([match is None for match in sizes]), "a memory such as 24GB")
+    pools: dict[float, list[dict[str, Any]]] = {}
+    for machine, match, count in zip(table.names(name), sizes, counts.tolist(), strict=True):
+        if match and count:
+            pools.setdefault(float(match[1]), []).append({"name": machine, "gpus": count})
     if not pools:
         raise InvalidInput(file, "no machine with a GPU", "at least one")
-    return [pools[key] for key in sorted(pools, key=lambda key: pools[key]["gpu_memory"])]
+    return [{"name": f"gpu-{size:g}GB", "gpu_memory": size, "nodes": nodes} for size, nodes in sorted(pools.items())]
 
 
 def _of_table(data: bytes, clusters: Collection[str], file: str) -> RecordedJobs:
-    required = ("timestamp", "duration", "num_gpus", "cluster")
-    table = read_columns(
-        data, file, {"timestamp": "time", "duration": "number", "num_gpus": "whole", "cluster": "text"}, required
-    )
-    seconds, gpus = table.numbers["duration"], table.numbers["num_gpus"]
-    table.refuse(seconds <= 0, "duration", "seconds above 0")
-    table.refuse(~((gpus >= 1) & (gpus <= 1e6)), "num_gpus", "a whole number of GPUs, at least 1")
-    names, tenant = indexed(table.texts["cluster"])
-    _check_clusters(clusters, names, file)
-    taken = np.array([not clusters or name in clusters for name in names], bool)[tenant]
-    rows = np.flatnonzero(taken)
-    kept = sorted(set(tenant[rows].tolist()))
-    place = np.full(len(names), -1, np.int64)
-    place[kept] = np.arange(len(kept))
-    return RecordedJobs(
-        table.numbers["timestamp"][rows], seconds[rows], gpus[rows].astype(np.int64), None, place[tenant[rows]],
-        tuple(names[row] for row in kept),
-    )  # fmt: skip
+    table = read_columns(data, file, COLUMNS, tuple(COLUMNS)[:-1])
+    seconds, arrival = table.numbers["duration"], _times(table, "timestamp")
+    table.refuse("duration", ~(seconds > 0), "seconds above 0")
+    gpus = table.whole("num_gpus", 1, "a whole number of GPUs, at least 1")
+    _check_clusters(clusters, set(table.cells["cluster"]), file)
+    cells = table.cells["cluster"]
+    rows = np.flatnonzero(np.array([not clusters or cell in clusters for cell in cells], bool))
+    tenants, tenant = _indexed([cells[row] for row in rows.tolist()])
+    return RecordedJobs(arrival[rows], seconds[rows], gpus[rows], None, tenant, tenants)
+
+
+def _times(table: Columns, column: str) -> FloatArray:
+    """Seconds since 1970 of times such as ``2017-10-09 07:01:55``."""
+    cells = table.cells[column]
+    try:
+        if {len(cell) for cell in cells} == {19}:
+            return np.array(cells, "datetime64[s]").astype(np.float64)
+    except ValueError:
+        pass
+    return np.array([_time(cell or "?", table.place(row, column)) for row, cell in enumerate(cells)])
+
+
+def _indexed(texts: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
+    """Distinct texts in order of first appearance, and the place of each."""
+    rows: dict[str, int] = {}
+    column = np.array([rows.setdefault(text, len(rows)) for text in texts], np.int64)
+    return tuple(rows), column
 
 
 def _check_clusters(wanted: Collection[str], there: Collection[str], file: str = "") -> None:
@@ -160,7 +165,7 @@ def _of_log(data: bytes, clusters: Collection[str]) -> tuple[RecordedJobs, dict[
             rows.append((*found, identity, cluster))
     _check_clusters(clusters, there)
     arrival, seconds, gpus, ids, of = zip(*rows, strict=True) if rows else ((), (), (), (), ())
-    tenants, tenant = indexed(of)
+    tenants, tenant = _indexed(of)
     jobs = RecordedJobs(
         np.array(arrival, float), np.array(seconds, float), np.array(gpus, np.int64), ids, tenant, tenants
     )
@@ -212,7 +217,7 @@ def _time(value: Any, path: str) -> float:
             raise ValueError
         return (datetime.fromisoformat(value) - EPOCH).total_seconds()
     except ValueError:
-        raise InvalidInput(path, show(value), "a time such as 2017-10-09 07:01:55, or None") from None
+        raise InvalidInput(path, show(value), "a time such as 2017-10-09 07:01:55") from None
 
 
 def _gpus(attempt: Mapping[str, Any], path: str) -> int:

@@ -61,7 +61,7 @@ def recorded_instance(
         Gangs of at least 1, seconds above 0.
     pools : sequence of pool documents
     speed : mapping from str to float, optional
-        How many times as fast as recorded jobs run in a pool; 1 where left out, 0 where they cannot run.
+        How many times as fast as recorded jobs run in a pool; 1 where left out.
     name : str
 
     Raises
@@ -69,15 +69,15 @@ def recorded_instance(
     InvalidInput
         There are no jobs.
     UsageError
-        A speed of an unknown pool, or one that is no number of at least 0.
+        A speed of an unknown pool, or one that is no number above 0.
     """
     speed = {} if speed is None else speed
     names = [str(pool["name"]) for pool in pools]
     for pool, factor in speed.items():
         if pool not in names:
             raise UsageError(f"a speed of an unknown pool {pool!r}, expected one of {listed(names)}")
-        if not 0 <= factor <= 1e9:
-            raise UsageError(f"speed of {pool}: found {factor}, expected a number from 0 to 1e9")
+        if not 0 < factor <= 1e9:
+            raise UsageError(f"speed of {pool}: found {factor}, expected a number above 0")
     if not len(jobs.arrival):
         raise InvalidInput("", "no jobs", "at least one that ran")
     order = np.argsort(jobs.arrival, kind="stable")

@@ -2,7 +2,7 @@
 
 from optsched.traces.demand import Demand, demand_of
 from optsched.traces.documents import trace_schema
-from optsched.traces.files import load_trace
+from optsched.traces.files import load_trace, trace_bytes
 from optsched.traces.summary import TraceSummary, describe
 from optsched.traces.trace import NodeEvents, Regimes, Trace
 
@@ -15,5 +15,6 @@ __all__ = [
     "demand_of",
     "describe",
     "load_trace",
+    "trace_bytes",
     "trace_schema",
 ]

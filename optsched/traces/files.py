@@ -1,12 +1,13 @@
-"""Trace files: JSON or YAML of a trace or an instance; npz of an instance."""
+"""Trace files, reading and writing: JSON or YAML of a trace or an instance; npz of an instance."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from optsched.assembly import load
+from optsched.errors import UsageError
 from optsched.instance import Instance
-from optsched.instance.files import read_file
+from optsched.instance.files import instance_bytes, pretty_json, read_file
 from optsched.traces.documents import read_trace_document
 from optsched.traces.trace import Trace
 
@@ -27,3 +28,24 @@ def load_trace(source: str | Path | Instance | Trace) -> Trace:
         return Trace(load(source))
     read = read_file(source, "trace", read_trace_document)
     return Trace(read) if isinstance(read, Instance) else read
+
+
+def trace_bytes(trace: Trace, kind: str) -> bytes:
+    """The trace as file content: ``json`` or ``yaml``; ``npz`` too if nothing happens besides what the instance says.
+
+    Raises
+    ------
+    UsageError
+        For another kind, or for ``npz`` of a trace with regimes or node events.
+    """
+    if not len(trace.regimes) and not len(trace.node_events):
+        return instance_bytes(trace.instance, kind)
+    if kind == "npz":
+        raise UsageError("npz has no place for the regimes and node events of a trace: write .json or .yaml")
+    if kind == "yaml":
+        import yaml
+
+        return yaml.safe_dump(trace.to_document(), sort_keys=False, width=120).encode()
+    if kind != "json":
+        raise UsageError(f"unknown trace format {kind!r}, expected json, yaml or npz")
+    return pretty_json(trace.to_document()).encode()

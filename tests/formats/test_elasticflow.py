@@ -74,6 +74,13 @@ def test_names_of_the_itp_traces_and_best_effort(make: Make) -> None:
     assert [job.get("deadline") for job in make(text)["jobs"]] == [None, 400.0]
 
 
+def test_jobs_are_sorted_by_time_and_stay_in_order_otherwise(make: Make) -> None:
+    text = HEAD + "late,9,1,vgg,99,64,1,1\nfirst,2,1,vgg,99,64,1,1\nsecond,2,1,vgg,99,64,1,1\n"
+    document = make(text)
+    assert [job["id"] for job in document["jobs"]] == ["first", "second", "late"] and document["now"] == 2.0
+    assert make("\ufeff" + text.replace("\n", "\r\n")) == document
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -83,6 +90,21 @@ def test_names_of_the_itp_traces_and_best_effort(make: Make) -> None:
         (HEAD + "x,5,2,vgg,3,64,1,2\n", "trace.csv:2:ddl: found 3.0, expected a time from the arrival on, 5"),
         (HEAD + "x,5,two,vgg,9,64,1,2\n", 'trace.csv:2:iteration: found "two", expected a number'),
         ("job_id,submit_time\n", "trace.csv:1: found no column iteration"),
+        ("", "trace.csv: found an empty file, expected a first line with the columns"),
+        (HEAD + "x,5,2,vgg,9,64,0,2\n", 'trace.csv:2:num_gpu: found "0", expected a whole number of GPUs, at least 1'),
+        (HEAD + "x,5,2,vgg,9,64,1.5,2\n", 'trace.csv:2:num_gpu: found "1.5", expected a whole number'),
+        (HEAD + "x,5,-2,vgg,9,64,1,2\n", 'trace.csv:2:iteration: found "-2", expected a number of iterations'),
+        (HEAD + "x,nan,2,vgg,9,64,1,2\n", 'trace.csv:2:submit_time: found "nan", expected a number'),
+        (HEAD + "x,5,2,vgg,,64,1,2\n", "trace.csv:2:ddl: found nothing, expected a number"),
+        (HEAD + "x,5,2,vgg,9,64,1\n", "trace.csv:2: found 7 cells, expected 8, as in the first line"),
+        (
+            HEAD + "x,5,2,vgg,9,64,1,2\n\nx,6,2,vgg,9,64,1,2\n",
+            'trace.csv:4:job_id: found "x" a second time, after line 2, expected names that differ',
+        ),
+        (
+            HEAD.replace("\n", ",best_effort\n") + "x,5,2,vgg,9,64,1,2,7\n",
+            'trace.csv:2:best_effort: found "7", expected 0 or 1',
+        ),
     ],
 )  # fmt: skip
 def test_wrong_traces(make: Make, text: str, words: str) -> None:
@@ -117,7 +139,13 @@ def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 @PUBLIC
 def test_the_public_traces() -> None:
-    for gpu, trace in (("A100", "itp_traces/195job.csv"), ("T4", "traces_for_ElasticFlow/elasticVpollux_e.csv")):
-        document = import_elasticflow({gpu: DATA / f"throughputs_{gpu}"}, DATA / trace, {gpu: (16, 4)})
-        instance = Instance.from_document(document)
-        assert len(instance.jobs_table) == 195
+    """All of them: 69,351 jobs of ten ITP clusters, a further 195, and the three traces of ElasticFlow itself."""
+    counts = {"elasticVpollux_e": 195, "philly_103959": 876, "resnet_cifar_trace": 5}
+    for path in sorted(DATA.glob("*traces*/*.csv")):
+        gpu = "T4" if path.stem == "elasticVpollux_e" else "A100"
+        for rigid in (False, True):
+            instance = Instance.from_document(
+                import_elasticflow({gpu: DATA / f"throughputs_{gpu}"}, path, {gpu: (16, 4)}, rigid=rigid)
+            )
+            jobs = sum(bool(line.strip()) for line in path.read_text().splitlines()) - 1
+            assert len(instance.jobs_table) == jobs == counts.get(path.stem, jobs)
