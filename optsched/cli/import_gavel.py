@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from optsched.cli import import_csv, import_elasticflow, import_openb, import_philly, values
+from optsched.cli import import_csv, import_elasticflow, import_openb, import_philly, import_sia, values
 from optsched.cli.command import CONTEXT, Commands, Help, add_command
 from optsched.cli.export import write_instance
 from optsched.cli.options import OUTPUT
@@ -105,6 +105,7 @@ def build_imports() -> typer.Typer:
     add_command(app, "csv", import_csv.import_csv, import_csv.EXAMPLES)
     add_command(app, "elasticflow", import_elasticflow.elasticflow, import_elasticflow.EXAMPLES)
     add_command(app, "openb", import_openb.openb, import_openb.EXAMPLES)
+    add_command(app, "sia", import_sia.sia, import_sia.EXAMPLES)
     add_command(app, "philly", import_philly.philly, import_philly.EXAMPLES)
     return app
 

@@ -47,7 +47,7 @@ def _facts(summary: TraceSummary) -> Iterator[tuple[str, str]]:
     if summary.first is not None and summary.last is not None:
         rate = "all at once" if summary.per_hour is None else f"{rounded(summary.per_hour)} per hour"
         yield "arrivals", f"{rate}, from {_clock(summary.first)} to {_clock(summary.last)}"
-        yield "span", seconds(summary.span)
+        yield "span", _clock(summary.span)
     found = [f"{key} {seconds(value)}" for key, value in summary.durations.items() if value is not None]
     if found:
         yield "durations", f"{', '.join(found)}, in the fastest configuration"

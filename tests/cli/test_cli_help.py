@@ -24,6 +24,7 @@ COMMANDS = [
     ["import", "openb"],
     ["import", "elasticflow"],
     ["import", "philly"],
+    ["import", "sia"],
     ["model", "list"],
     ["model", "predict"],
     ["model", "evaluate"],

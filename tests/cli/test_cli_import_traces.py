@@ -1,4 +1,4 @@
-"""``import philly`` on the command line."""
+"""``import philly`` and ``import sia`` on the command line."""
 
 from __future__ import annotations
 
@@ -48,3 +48,31 @@ def test_options_that_are_refused(run: Any, tmp_path: Path) -> None:
     ):
         result = run("import", "philly", jobs, *options, "-o", "-")
         assert result.code == 2 and message in result.err, result.err
+
+
+def test_sia(run: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "profiles" / "net"
+    folder.mkdir(parents=True)
+    (folder / "validation-10.csv").write_text("progress,iteration,metric,grad_sqr,grad_var\n10,10,1,1,1\n20,20,1,1,1\n")
+    (folder / "placements-m.csv").write_text("placement,local_bsz,step_time,sync_time\n1,10,1.0,0.1\n")
+    jobs, made = tmp_path / "jobs.csv", tmp_path / "made.json"
+    jobs.write_text("name,time,application,num_replicas,batch_size\na,0,net,1,10\n")
+    given = ["import", "sia", jobs, "--profiles", tmp_path / "profiles", "--pool", "m=1x2"]
+    assert run(*given, "-o", made).out == f"{made}: 1 job, 1 pool\n"
+    assert "1 job with 1 change of rates on the way" in run("trace", "describe", made).out
+    document = run(*given, "--adaptive", "--application", "net:slowdown=2,restart=7", "-o", "-").json
+    assert document["format"] == "optsched-trace/1"
+    assert document["instance"]["workloads"]["net/epoch 1"]["throughput"] == {"m": {"1": 0.5}}
+    assert document["instance"]["jobs"][0]["restart_cost"] == 7
+    for options, message in (
+        (["--application", "net"], "--application: found 'net', expected a slowdown above 0 or a restart"),
+        (["--application", "net:slowdown=0"], "--application: found 'slowdown=0', expected a slowdown above 0"),
+        (["--application", "net:speed=1"], "--application: found 'speed=1', expected a slowdown"),
+        (["--application", "net:restart=1", "--application", "net:restart=2"], "--application: net is given twice"),
+        (["--most", "x"], "--most: found 'x', expected a whole number"),
+        (["--most", "0"], "at most 0 GPUs"),
+    ):
+        result = run(*given, *options, "-o", "-")
+        assert result.code == 2 and message in result.err, result.err
+    refused = run(*given, "-o", tmp_path / "made.npz")
+    assert refused.code == 2 and "npz has no place for the regimes" in refused.err
