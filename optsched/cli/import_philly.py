@@ -14,7 +14,7 @@ from optsched.cli.shell import Shell, check_target
 from optsched.errors import UsageError
 
 if TYPE_CHECKING:
-    from optsched.formats.recorded import RecordedTrace
+    from optsched.formats.job_logs import ImportedLog
 
 EXAMPLES = """
     optsched import philly cluster_job_log --machines cluster_machine_list -o philly.npz
@@ -74,7 +74,7 @@ def philly(
     return 0
 
 
-def _tell_left_out(shell: Shell, made: RecordedTrace) -> None:
+def _tell_left_out(shell: Shell, made: ImportedLog) -> None:
     """Say on standard error what of the log is not in the trace, unless quiet."""
     if made.left_out and not shell.quiet:
         order = sorted(made.left_out.items(), key=lambda item: -item[1])

@@ -12,6 +12,7 @@ from optsched.cli.shell import Shell, check_target
 
 EXAMPLES = """
     optsched trace describe @quickstart
+    optsched generate trace --jobs 2000 --load 0.8 -o trace.json
     optsched trace describe trace.json -o trace.png
     optsched trace describe trace.json --json
 """

@@ -22,7 +22,7 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.formats.csv_columns import Columns, read_columns
 from optsched.formats.csv_text import Kind
-from optsched.formats.recorded import RecordedJobs, RecordedTrace, recorded_instance
+from optsched.formats.job_logs import ImportedLog, JobLog, recorded_instance
 from optsched.instance.files import no_collection
 from optsched.instance.reading import listed, named, parse_json, show
 
@@ -44,7 +44,7 @@ def import_philly(
     speed: Mapping[str, float] | None = None,
     name: str = "philly",
     file: str = "jobs",
-) -> RecordedTrace:
+) -> ImportedLog:
     """Make a trace of a log of jobs; JSON or the table, told by its first character.
 
     A job's gang is the GPUs of its first attempt that has any, its steps are the seconds of all its attempts together,
@@ -77,7 +77,7 @@ def import_philly(
     else:
         jobs, left_out = _of_table(log, clusters, file), {}
     with named(file):
-        return RecordedTrace(recorded_instance(jobs, pools, speed, name=name), left_out)
+        return ImportedLog(recorded_instance(jobs, pools, speed, name=name), left_out)
 
 
 def read_machines(data: bytes, file: str = "machines") -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def read_machines(data: bytes, file: str = "machines") -> list[dict[str, Any]]:
     return [{"name": f"gpu-{size:g}GB", "gpu_memory": size, "nodes": nodes} for size, nodes in sorted(pools.items())]
 
 
-def _of_table(data: bytes, clusters: Collection[str], file: str) -> RecordedJobs:
+def _of_table(data: bytes, clusters: Collection[str], file: str) -> JobLog:
     table = read_columns(data, file, COLUMNS, tuple(COLUMNS)[:-1])
     seconds, arrival = table.numbers["duration"], _times(table, "timestamp")
     table.refuse("duration", ~(seconds > 0), "seconds above 0")
@@ -110,7 +110,7 @@ def _of_table(data: bytes, clusters: Collection[str], file: str) -> RecordedJobs
     cells = table.cells["cluster"]
     rows = np.flatnonzero(np.array([not clusters or cell in clusters for cell in cells], bool))
     tenants, tenant = _indexed([cells[row] for row in rows.tolist()])
-    return RecordedJobs(arrival[rows], seconds[rows], gpus[rows], None, tenant, tenants)
+    return JobLog(arrival[rows], seconds[rows], gpus[rows], None, tenant, tenants)
 
 
 def _times(table: Columns, column: str) -> FloatArray:
@@ -139,7 +139,7 @@ def _check_clusters(wanted: Collection[str], there: Collection[str], file: str =
             )
 
 
-def _of_log(data: bytes, clusters: Collection[str]) -> tuple[RecordedJobs, dict[str, int]]:
+def _of_log(data: bytes, clusters: Collection[str]) -> tuple[JobLog, dict[str, int]]:
     entries = parse_json(data, "job log")
     if not isinstance(entries, list):
         raise InvalidInput("", show(entries), "a list of jobs")
@@ -166,9 +166,7 @@ def _of_log(data: bytes, clusters: Collection[str]) -> tuple[RecordedJobs, dict[
     _check_clusters(clusters, there)
     arrival, seconds, gpus, ids, of = zip(*rows, strict=True) if rows else ((), (), (), (), ())
     tenants, tenant = _indexed(of)
-    jobs = RecordedJobs(
-        np.array(arrival, float), np.array(seconds, float), np.array(gpus, np.int64), ids, tenant, tenants
-    )
+    jobs = JobLog(np.array(arrival, float), np.array(seconds, float), np.array(gpus, np.int64), ids, tenant, tenants)
     return jobs, dict(left_out)
 
 

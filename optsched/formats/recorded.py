@@ -1,98 +1,53 @@
-"""Traces of what was recorded: when jobs came, on how many GPUs they ran and for how long, but not at which rate."""
+"""Jobs of which a trace tells how long they ran, and no rates: a step is a second of the recorded run.
+
+Such a job runs at 1 step/s in every pool, or at the factor that a pool is said to be faster by, on as many GPUs as it
+had.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
-from optsched.arrays import FloatArray, IntArray
-from optsched.errors import InvalidInput, UsageError
-from optsched.instance import Instance
+from optsched.errors import UsageError
 from optsched.instance.reading import listed
 
-WORKLOAD = "recorded"
-"""Name of the one workload of all jobs."""
+NodeRates = Mapping[int, Mapping[int, float]]
+"""What is left of the rate of a gang when it spans so many nodes: gang -> nodes -> share."""
 
 
-@dataclass(frozen=True)
-class RecordedJobs:
-    """Jobs as a cluster recorded them, in any order; arrays over jobs.
-
-    Attributes
-    ----------
-    arrival, seconds : FloatArray
-        Time of the submission on any clock, and seconds that the job ran.
-    gpus : IntArray
-    ids : sequence of str, optional
-    tenant : IntArray, optional
-        Row in ``tenants``, -1 for none.
-    tenants : tuple of str
-    """
-
-    arrival: FloatArray
-    seconds: FloatArray
-    gpus: IntArray
-    ids: Sequence[str] | None = None
-    tenant: IntArray | None = None
-    tenants: tuple[str, ...] = ()
+def pool_documents(pools: Mapping[str, tuple[int, int]]) -> list[dict[str, Any]]:
+    """Pools of so many nodes with so many GPUs each."""
+    if not pools:
+        raise UsageError("found no pool, expected at least one")
+    return [{"name": pool, "gpu": pool, "nodes": nodes, "gpus_per_node": gpus} for pool, (nodes, gpus) in pools.items()]
 
 
-@dataclass(frozen=True)
-class RecordedTrace:
-    """An instance made of a log, and how many of its jobs were left out, by reason."""
+def speeds_of(pools: Iterable[str], speeds: Mapping[str, float] | None) -> dict[str, float]:
+    """The factor of every pool, 1 where none is given; raises `UsageError`."""
+    known = tuple(pools)
+    for pool, speed in (speeds or {}).items():
+        if pool not in known:
+            raise UsageError(f"speeds: found pool {pool!r}, expected one of {listed(known)}")
+        if not 0 < speed < math.inf:
+            raise UsageError(f"speeds: found {speed!r} for pool {pool!r}, expected a factor above 0")
+    return {pool: float((speeds or {}).get(pool, 1.0)) for pool in known}
 
-    instance: Instance
-    left_out: Mapping[str, int] = field(default_factory=dict)
 
-
-def recorded_instance(
-    jobs: RecordedJobs, pools: Sequence[Mapping[str, Any]], speed: Mapping[str, float] | None = None, *, name: str
-) -> Instance:
-    """Make an instance: a step is a second of the recorded run, and every pool makes one step per second.
-
-    Jobs stand in the order of their arrival (of equal ones in the order given), on a clock that is 0 at the first.
-
-    Parameters
-    ----------
-    jobs : RecordedJobs
-        Gangs of at least 1, seconds above 0.
-    pools : sequence of pool documents
-    speed : mapping from str to float, optional
-        How many times as fast as recorded jobs run in a pool; 1 where left out.
-    name : str
-
-    Raises
-    ------
-    InvalidInput
-        There are no jobs.
-    UsageError
-        A speed of an unknown pool, or one that is no number above 0.
-    """
-    speed = {} if speed is None else speed
-    names = [str(pool["name"]) for pool in pools]
-    for pool, factor in speed.items():
-        if pool not in names:
-            raise UsageError(f"a speed of an unknown pool {pool!r}, expected one of {listed(names)}")
-        if not 0 < factor <= 1e9:
-            raise UsageError(f"speed of {pool}: found {factor}, expected a number above 0")
-    if not len(jobs.arrival):
-        raise InvalidInput("", "no jobs", "at least one that ran")
-    order = np.argsort(jobs.arrival, kind="stable")
-    arrival = jobs.arrival[order]
-    counts = np.unique(jobs.gpus).tolist()
-    rates = {pool: {str(count): float(speed.get(pool, 1.0)) for count in counts} for pool in names}
-    return Instance.from_arrays(
-        pools=pools,
-        workloads={WORKLOAD: {"throughput": rates}},
-        workload=np.zeros(len(order), np.int64),
-        gpus=jobs.gpus[order],
-        steps=jobs.seconds[order],
-        arrival=arrival - arrival[0],
-        ids=None if jobs.ids is None else [jobs.ids[row] for row in order.tolist()],
-        tenant=None if jobs.tenant is None else jobs.tenant[order],
-        tenants=[{"name": tenant} for tenant in jobs.tenants],
-        name=name,
-    )
+def recorded_workload(
+    gangs: Iterable[int], speeds: Mapping[str, float], spread: NodeRates | None = None
+) -> dict[str, Any]:
+    """A workload with a rate for each gang, on as few nodes as it needs or, where it is told, on so many."""
+    sizes = sorted(set(gangs))
+    return {
+        "throughput": {
+            pool: {
+                str(gang): {str(nodes): speed * share for nodes, share in spread[gang].items()}
+                if spread and gang in spread
+                else speed
+                for gang in sizes
+            }
+            for pool, speed in speeds.items()
+        }
+    }

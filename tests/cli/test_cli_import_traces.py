@@ -44,7 +44,7 @@ def test_options_that_are_refused(run: Any, tmp_path: Path) -> None:
         (["--pool", "p=1", "--speed", "p"], "--speed: found 'p', expected POOL=FACTOR"),
         (["--pool", "p=1", "--speed", "p=-1"], "--speed: found 'p=-1', expected POOL=FACTOR"),
         (["--pool", "p=1", "--speed", "p=1", "--speed", "p=2"], "--speed: p is given twice"),
-        (["--pool", "p=1", "--speed", "q=1"], "a speed of an unknown pool 'q'"),
+        (["--pool", "p=1", "--speed", "q=1"], "speeds: found pool 'q'"),
     ):
         result = run("import", "philly", jobs, *options, "-o", "-")
         assert result.code == 2 and message in result.err, result.err

@@ -154,9 +154,9 @@ def test_unknown_clusters_and_pools() -> None:
     for log in (None, TABLE):
         with pytest.raises(InvalidInput, match='found no job of the virtual cluster "zz", expected one of'):
             made(log, clusters=["zz"])
-    with pytest.raises(UsageError, match="a speed of an unknown pool 'k80', expected one of small, large"):
+    with pytest.raises(UsageError, match="speeds: found pool 'k80', expected one of small, large"):
         made(TABLE, speed={"k80": 1.0})
-    with pytest.raises(UsageError, match="speed of small: found -1, expected a number above 0"):
+    with pytest.raises(UsageError, match="speeds: found -1 for pool 'small', expected a factor above 0"):
         made(TABLE, speed={"small": -1})
 
 

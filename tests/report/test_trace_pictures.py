@@ -35,13 +35,13 @@ def heights(ax: Any) -> np.ndarray:
 def test_the_bars_are_arrivals_per_hour() -> None:
     found = summary()
     ax = arrivals_picture(found)
-    assert heights(ax).sum() * 900 / 3600 == pytest.approx(400)  # bars of 15 minutes
+    assert heights(ax).sum() * 300 / 3600 == pytest.approx(400)  # bars of 5 minutes
     assert ax.get_xlabel() == "time since the first arrival, h"
 
 
 def test_the_bars_of_the_load_add_up_to_the_demand() -> None:
     found = summary()
-    assert heights(load_picture(found)).sum() * 64 * 900 / 3600 == pytest.approx(found.gpu_hours)
+    assert heights(load_picture(found)).sum() * 64 * 300 / 3600 == pytest.approx(found.gpu_hours)
 
 
 def test_lines_of_durations_end_at_1() -> None:
