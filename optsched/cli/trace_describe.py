@@ -33,7 +33,8 @@ def trace_describe(
 ) -> int:  # fmt: skip
     """Tell what is in a trace: its jobs, arrivals and durations, and the load that they are for the cluster.
 
-    Demand is counted where a job needs fewest GPU-hours, and for comparison with every pool as likely as it has GPUs.
+    Demand is counted where a job needs fewest GPU-hours, and for comparison with every pool where it can run
+    as likely as it has GPUs.
     The load is that demand over the GPU-hours of the cluster from the first arrival to the last.
     """
     check_target(output)

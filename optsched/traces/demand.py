@@ -36,7 +36,7 @@ class Demand:
 
         seconds_i = K_i / max_c r_ic
         least_i   = K_i / max_p e_ip / 3600
-        mean_i    = K_i / (sum_p W_p e_ip / sum_p W_p) / 3600
+        mean_i    = K_i / (sum_p W_p e_ip / sum_p W_p) / 3600      over the pools p where it can run
 
     A job with regimes is the sum of its parts, each at the rates that it has then. GPUs of nodes that are down or
     drained at first are not counted in W_p.
@@ -46,7 +46,8 @@ class Demand:
     seconds : FloatArray, shape (J,)
         At the highest rate; NaN for jobs that can run nowhere.
     least, mean : FloatArray, shape (J,)
-        GPU-hours where the job needs fewest, and with every pool as likely as it has GPUs; NaN likewise.
+        GPU-hours where the job needs fewest, and with every pool where it can run as likely as it has GPUs; NaN
+        likewise.
     runs : BoolArray, shape (J,)
         Whether the job can run somewhere, in all of its regimes.
     gpus : FloatArray, shape (P,)
@@ -87,7 +88,7 @@ def demand_of(trace: Trace) -> Demand:
     seconds = K / fastest[k]
     with np.errstate(divide="ignore"):  # a job that needs no GPU: infinitely much per GPU-second, so 0 GPU-hours
         least = np.where(best[k] > 0, K / best[k] / HOUR, 0.0)
-        mean = np.where(best[k] > 0, K / (e @ (W / max(W.sum(), 1.0)))[k] / HOUR, 0.0)
+        mean = np.where(best[k] > 0, K / ((e @ W) / np.maximum((e > 0) @ W, 1.0))[k] / HOUR, 0.0)
     tied = (e > 0) & (e >= best[:, None] * (1 - 1e-12))
     part = tied * W
     part = part / np.maximum(part.sum(axis=1, keepdims=True), 1e-300)

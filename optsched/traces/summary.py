@@ -87,7 +87,7 @@ class TraceSummary:
     gangs, workloads, tenants : tuple of Part
         Gangs from small to large (``1-8``: elastic), the others with the most jobs first.
     gpu_hours, gpu_hours_mean : float
-        The fewest GPU-hours that all jobs need, and with every pool as likely as it has GPUs (`Demand`).
+        The fewest GPU-hours that all jobs need, and with pools as likely as they have GPUs (`Demand`).
     load, load_mean : float or None
         These over the GPU-hours that the cluster has in the span.
     pools : tuple of PoolDemand
