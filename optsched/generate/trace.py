@@ -24,8 +24,7 @@ def trace(options: TraceOptions) -> Generated:
     """Draw workloads, gangs and durations, then arrivals at the rate that makes the load, then deadlines and tenants.
 
     What a job asks for is the GPU-hours that it needs with every pool where it can run as likely as it has GPUs
-    (`Demand.mean`); the
-    rate of a load rho on G GPUs is
+    (`Demand.mean`); the rate of a load rho on G GPUs is
 
         r = rho G (n - 1) / sum_i GPU-hours_i      arrivals per hour
 

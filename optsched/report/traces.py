@@ -190,7 +190,7 @@ def _time_ticks(ax: Axes) -> None:
     low, high = ax.get_xlim()
     marks = {
         "1 s": 1.0, "10 s": 10.0, "1 min": 60.0, "10 min": 600.0, "1 h": HOUR, "6 h": 6 * HOUR, "1 d": 24 * HOUR,
-        "3 d": 72 * HOUR, "10 d": 240 * HOUR, "30 d": 720 * HOUR, "100 d": 2400 * HOUR,
+        "3 d": 72 * HOUR, "10 d": 240 * HOUR, "100 d": 2400 * HOUR,
     }  # fmt: skip
     shown = {words: value for words, value in marks.items() if low <= value <= high}
     if len(shown) > 1:
