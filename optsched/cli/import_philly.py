@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from optsched.formats.job_logs import ImportedLog
 
 EXAMPLES = """
-    optsched import philly cluster_job_log --machines cluster_machine_list -o philly.npz
+    optsched import philly log.json --machines machines.csv -o philly.npz
     optsched import philly philly_jobs.csv --cluster 6214e9 --pool p100=40x8 -o philly.json
-    optsched import philly cluster_job_log --cluster ee9e8c --pool v100=8x8 --pool k80=8x4 --speed k80=0.3 -o ee.json
+    optsched import philly log.json --cluster ee9e8c --pool v100=8x8 --pool k80=8x4 --speed k80=0.3 -o ee.json
 """
 
 
