@@ -31,6 +31,8 @@ PLACED: dict[str, Kind] = {"placement": "text", "local_bsz": "number", "step_tim
 SPREAD: dict[str, Kind] = {
     "num_nodes": "whole", "num_replicas": "whole", "local_bsz": "number", "step_time": "number", "sync_time": "number",
 }  # fmt: skip
+PIPELINE = "pmp"
+"""In the names of applications whose replicas are pipelines over several GPUs, as Sia's simulator tells them."""
 DIGITS = re.compile("[1-9]+", re.ASCII)
 MOST_NODES = 16
 """Nodes beyond which the simulators look a step up as if it were on so many."""
@@ -235,8 +237,10 @@ def applications_of(folder: Path) -> tuple[str, ...]:
 
 
 def application_folder(folder: Path, name: str, place: str) -> Path:
-    """The folder of an application; raises `InvalidInput` at ``place`` for one that there is not."""
+    """The folder of an application; raises `InvalidInput` at ``place`` for one that there is not, or a pipeline."""
     known = applications_of(folder)
+    if PIPELINE in name:
+        raise InvalidInput(place, show(name), "an application that every GPU has whole, not a pipeline over several")
     if name not in known:
         raise InvalidInput(place, show(name), f"an application with profiles in {folder}: {listed(known)}")
     return folder / name

@@ -150,6 +150,10 @@ def test_a_pace(profiles: Path) -> None:
         (WORKLOAD.replace("b,10.5", "b,9"), 'workload:3:time: found "9", expected arrivals in ascending order'),
         (WORKLOAD.replace("b,", "a,"), 'workload:3:name: found "a" a second time'),
         (WORKLOAD.replace("20,net", "20,web"), 'workload:4:application: found "web", expected an application'),
+        (
+            WORKLOAD.replace("20,net", "20,gpt_pmp"),
+            'workload:4:application: found "gpt_pmp", expected an application that',
+        ),
         (WORKLOAD.replace("3,40", "0,40"), 'workload:4:num_replicas: found "0", expected a whole number of GPUs'),
         (WORKLOAD.replace("3,40", "3,41"), "workload:4:batch_size: found 41, expected a batch from 10 to 40"),
         (WORKLOAD.replace("3,40", "3,x"), 'workload:4:batch_size: found "x", expected a whole number'),
