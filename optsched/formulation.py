@@ -149,10 +149,7 @@ class Formulation(ABC):
         return self.worth(program.value(x)) * program.dual_factor(x)
 
     def isolated_rates(self, C: Classes) -> FloatArray | None:
-        """steps/s at which steps done count as isolated time (``history.isolated_time``), shape (classes,).
-
-        None of a formulation that does not read it. Schedulers keep that history by it from round to round.
-        """
+        """steps/s at which schedulers count ``history.isolated_time``, shape (classes,); None where that is not read."""
         return None
 
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:

@@ -114,7 +114,3 @@ def main() -> None:
     prepare = imported(sys.argv[4]) if sys.argv[4] else None
     with socket.socket(fileno=descriptor) as connection:
         serve(connection, work, prepare)
-
-
-if __name__ == "__main__":
-    main()

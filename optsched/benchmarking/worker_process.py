@@ -23,6 +23,10 @@ TAIL = 4096
 """Bytes that are looked at of what a worker wrote on its standard error."""
 
 
+WORKER = "from optsched.benchmarking.worker import main; main()"
+"""What a worker runs; its package has it imported already, which ``-m`` warns of."""
+
+
 class WorkerProcess:
     """A process that does one task at a time, in a session of its own: Ctrl-C at a terminal does not reach it.
 
@@ -42,7 +46,7 @@ class WorkerProcess:
         reader, self._lifeline = os.pipe()
         descriptors = (theirs.fileno(), reader)
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # modules are found where they are here
-        command = [sys.executable, "-P", "-m", "optsched.benchmarking.worker", *map(str, descriptors), work, prepare]
+        command = [sys.executable, "-P", "-c", WORKER, *map(str, descriptors), work, prepare]
         environment = {**os.environ, **dict.fromkeys(THREADS, str(threads)), "PYTHONPATH": paths}
         try:
             self._process = subprocess.Popen(

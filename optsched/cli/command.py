@@ -19,8 +19,8 @@ COMMON = "Messages"
 
 ORDER = (
     "solve", "verify", "validate", "compare", "explain", "whatif", "pareto", "round", "replay", "top",
-    "bench", "profile", "plot", "export", "import", "generate", "model", "formulations", "solvers", "instances",
-    "doctor",
+    "bench", "profile", "plot", "export", "import", "generate", "trace", "model", "formulations", "solvers",
+    "instances", "doctor",
 )  # fmt: skip
 
 

@@ -36,6 +36,11 @@ EXAMPLES = {
     "leases": """
         optsched generate leases --jobs 40 --nodes 4 --tightness 1.5 -o leases.json
     """,
+    "trace": """
+        optsched generate trace --jobs 500 --load 0.9 -o trace.json
+        optsched generate trace --jobs 2000 --pools 3 --arrivals diurnal --durations gavel --deadlines 0.3 -o day.json
+        optsched generate trace --rate 30 --durations pareto --tenants 5 -o - | optsched trace describe -
+    """,
 }
 METAVARS = {"integer": "N", "number": "X", "string": "TEXT"}
 GENERATED = "Instance"

@@ -12,7 +12,9 @@ from optsched.cli import (
     import_csv,
     import_elasticflow,
     import_openb,
+    import_philly,
     import_shockwave,
+    import_sia,
     import_tiresias,
     values,
 )
@@ -120,6 +122,8 @@ def build_imports() -> typer.Typer:
     add_command(app, "chronus", import_chronus.chronus, import_chronus.EXAMPLES)
     add_command(app, "tiresias", import_tiresias.tiresias, import_tiresias.EXAMPLES)
     add_command(app, "openb", import_openb.openb, import_openb.EXAMPLES)
+    add_command(app, "sia", import_sia.sia, import_sia.EXAMPLES)
+    add_command(app, "philly", import_philly.philly, import_philly.EXAMPLES)
     return app
 
 

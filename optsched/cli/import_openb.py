@@ -15,6 +15,7 @@ from optsched.cli.shell import Shell, check_target
 
 EXAMPLES = """
     optsched import openb nodes.csv pods.csv --at 100d -o openb.json
+    optsched import openb nodes.csv pods.csv --over-time -o trace.json
     optsched import openb nodes.csv -o cluster.yaml
 """
 
@@ -39,6 +40,13 @@ def openb(
             help="The pods that were there then (90, 5m, 2h, 3d). Without: all, as if they came at once.",
         ),
     ] = None,
+    over_time: Annotated[
+        bool,
+        typer.Option(
+            "--over-time", rich_help_panel="What is taken",
+            help="Make a trace: pods arrive when they were created; those that never ran are left out.",
+        ),
+    ] = False,
     name: Annotated[
         str, typer.Option(metavar="NAME", help="Of the instance.", rich_help_panel=OUTPUT, show_default=True)
     ] = "openb",
@@ -54,6 +62,8 @@ def openb(
     kind = "json" if output == "-" else kind_of(Path(output))
     with progress(shell, "importing"):
         listed = None if pods is None else read_bytes(Path(pods))
-        instance = Instance.from_document(import_openb(read_bytes(Path(nodes)), listed, at=now, name=name))
+        instance = Instance.from_document(
+            import_openb(read_bytes(Path(nodes)), listed, at=now, over_time=over_time, name=name)
+        )
     write_instance(shell, instance, output, kind)
     return 0

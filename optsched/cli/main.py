@@ -30,6 +30,7 @@ from optsched.cli import (
     solve,
     solvers,
     top,
+    trace,
     validate,
     verify,
     whatif,
@@ -92,6 +93,7 @@ def build_app() -> typer.Typer:
     app.add_typer(import_gavel.build_imports(), name="import")
     app.add_typer(generate.build_generators(), name="generate")
     app.add_typer(model.build_models(), name="model")
+    app.add_typer(trace.build_traces(), name="trace")
     add_command(app, "formulations", formulations.formulations, formulations.EXAMPLES)
     add_command(app, "solvers", solvers.solvers, solvers.EXAMPLES)
     add_command(app, "instances", instances.instances, instances.EXAMPLES)

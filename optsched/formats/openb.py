@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,9 +19,12 @@ from optsched.errors import InvalidInput, UsageError
 from optsched.instance.documents import FORMAT
 from optsched.instance.reading import listed, show
 
+log = logging.getLogger("optsched")
+
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 TIMES = ("creation_time", "deletion_time")
+SCHEDULED = "scheduled_time"
 MIB = 2**20
 """Bytes."""
 LARGEST = 10**15
@@ -61,7 +65,12 @@ class Record:
 
 
 def import_openb(
-    nodes: bytes, pods: bytes | None = None, *, at: float | None = None, name: str = "openb"
+    nodes: bytes,
+    pods: bytes | None = None,
+    *,
+    at: float | None = None,
+    over_time: bool = False,
+    name: str = "openb",
 ) -> dict[str, Any]:
     """Make an ``optsched-instance/1`` document of a node list and a pod list.
 
@@ -76,6 +85,9 @@ def import_openb(
     at : float, optional
         Take the pods that were there at that time: created by then, and not deleted yet; ``now`` is ``at``. By default
         all of them, as if they came at once, at time 0.
+    over_time : bool, default False
+        Make a trace: pods arrive when they were created, in the order of the list. Those that were never scheduled, or
+        not deleted yet, are left out: nobody knows how long they run.
     name : str, default "openb"
         Name of the instance.
 
@@ -89,17 +101,22 @@ def import_openb(
     InvalidInput
         A list is malformed, a name stands there twice, or a pod allows none of the models of the nodes.
     UsageError
-        ``at`` without pods, or with a pod list that has no times.
+        ``at`` or ``over_time`` without pods, or with a pod list that has no times; both of them.
     """
-    if at is not None and pods is None:
+    if (at is not None or over_time) and pods is None:
         raise UsageError("a time chooses among pods: give a pod list too")
+    if at is not None and over_time:
+        raise UsageError("the pods of one time do not arrive over time: found both at and over_time")
     pools = _pools(nodes)
+    jobs: list[dict[str, Any]] = []
+    if pods is not None:
+        jobs = list(_arriving(pods, tuple(pools)) if over_time else _jobs(pods, tuple(pools), at))
     return {
         "format": FORMAT,
         "name": name,
         "now": 0.0 if at is None else float(at),
         "cluster": {"pools": [{"name": model, "gpu": model, "nodes": members} for model, members in pools.items()]},
-        "jobs": [] if pods is None else list(_jobs(pods, tuple(pools), at)),
+        "jobs": jobs,
     }
 
 
@@ -125,13 +142,20 @@ def _cpus_and_memory(record: Record, cpus: str) -> dict[str, float]:
     return {cpus: record.whole("cpu_milli") / 1000, "memory": record.whole("memory_mib") * MIB / 1e9}
 
 
-def _jobs(data: bytes, models: Sequence[str], at: float | None) -> Iterator[dict[str, Any]]:
+def _pods(data: bytes) -> Iterator[tuple[Record, str]]:
+    """The pods of a list with their names, which differ."""
     seen: set[str] = set()
     for record in _records(data, "pods", POD_COLUMNS):
         name = record.text("name")
         if name in seen:
             raise InvalidInput(f"{record.path}, name", f"{show(name)} a second time", "names that differ")
         seen.add(name)
+        yield record, name
+
+
+def _jobs(data: bytes, models: Sequence[str], at: float | None) -> Iterator[dict[str, Any]]:
+    """All pods at once, or those of a time."""
+    for record, name in _pods(data):
         created, deleted = (record.time(column) for column in TIMES)
         if at is not None and "creation_time" not in record.cells:
             raise UsageError("the pod list has no times: take all of its pods")
@@ -146,9 +170,38 @@ def _jobs(data: bytes, models: Sequence[str], at: float | None) -> Iterator[dict
             }
 
 
+def _arriving(data: bytes, models: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The pods that ran, as they were created."""
+    last, left_out = -math.inf, 0
+    for record, name in _pods(data):
+        if not {*TIMES, SCHEDULED} <= set(record.cells):
+            raise UsageError(f"the pod list has not all times: a trace needs {listed((*TIMES, SCHEDULED))}")
+        gpus, created = record.whole("num_gpu"), record.time("creation_time")
+        scheduled, deleted = record.time(SCHEDULED), record.time("deletion_time")
+        if not gpus:
+            continue
+        if created is None or scheduled is None or deleted is None:
+            left_out += 1
+            continue
+        for column, time, least in (
+            ("creation_time", created, last), (SCHEDULED, scheduled, created), ("deletion_time", deleted, scheduled),
+        ):  # fmt: skip
+            if time < least:
+                raise InvalidInput(f"{record.path}, {column}", show(time), f"a time from {least:.15g} on")
+        last = created
+        yield {
+            "id": name,
+            "steps": max(deleted - scheduled, 1.0),
+            "arrival": created,
+            "options": _options(record, gpus, models),
+        }
+    if left_out:
+        log.info("%d pods left out that were never scheduled, or not deleted yet", left_out)
+
+
 def _seconds(record: Record, created: float | None, deleted: float | None) -> float:
     """How long a pod ran: from when it was scheduled (else created) until it was deleted."""
-    scheduled = record.time("scheduled_time")
+    scheduled = record.time(SCHEDULED)
     start = created if scheduled is None else scheduled
     return 1.0 if start is None or deleted is None else max(deleted - start, 1.0)
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.generate.cluster_options import ClusterOptions
+from optsched.generate.durations import lognormal, pareto
 from optsched.generate.profiles import Document
 from optsched.generate.rows import COUNTS, Rows
 from optsched.generate.sizing import Draft
@@ -72,11 +73,10 @@ def cluster_instance(
 
 
 def _hours(options: ClusterOptions, n: int, random: np.random.Generator) -> FloatArray:
-    """Hours in the fastest pool: lognormal, or Pareto's x_m U^(-1 / shape), both with the median asked for."""
+    """Hours in the fastest pool."""
     if options.durations == "lognormal":
-        return np.asarray(options.median * np.exp(options.sigma * random.standard_normal(n)))
-    U = 1.0 - random.random(n)  # in (0, 1]
-    return np.asarray(options.median * (2.0 * U) ** (-1.0 / options.shape))
+        return lognormal(n, options.median, options.sigma, random)
+    return pareto(n, options.median, options.shape, random)
 
 
 def _tenants(tenants: int, n: int, random: np.random.Generator) -> IntArray:

@@ -10,6 +10,7 @@ from optsched.generate.gap import GAP
 from optsched.generate.generator import Generated, Generator
 from optsched.generate.knapsack import KNAPSACK
 from optsched.generate.leases import LEASES
+from optsched.generate.trace import TRACE
 from optsched.generate.unrelated import UNRELATED
 
 GENERATORS: dict[str, Generator] = {
@@ -18,6 +19,7 @@ GENERATORS: dict[str, Generator] = {
     "gap": GAP,
     "knapsack": KNAPSACK,
     "leases": LEASES,
+    "trace": TRACE,
 }
 """All generators by name."""
 

@@ -121,13 +121,13 @@ class BadOption(Exception):
         self.option, self.found, self.expected = option, found, expected
 
 
-def split(count: int) -> BeforeValidator:
+def split(count: int, what: str = "shares") -> BeforeValidator:
     """Numbers given as one text, such as ``0.1,0.15,0.05``, or as a sequence of that length."""
 
     def parts(value: object) -> object:
         found = value.split(",") if isinstance(value, str) else value
         if not isinstance(found, list | tuple) or len(found) != count:
-            raise refused("", value, f"{count} shares with commas between them")
+            raise refused("", value, f"{count} {what} with commas between them")
         return found
 
     return BeforeValidator(parts)

@@ -48,7 +48,7 @@ def read_file(source: str | Path, what: str, build: Callable[[Any], Read]) -> Re
     else:
         path = Path(source)
         data, kind = read_bytes(path), SUFFIXES.get(path.suffix.lower(), "json")
-    with named(source), _no_collection():
+    with named(source), no_collection():
         if kind == "npz" or data[:4] == NPZ_MAGIC:
             from optsched.instance.archive import from_npz
 
@@ -61,7 +61,7 @@ def read_file(source: str | Path, what: str, build: Callable[[Any], Read]) -> Re
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """Pause the cycle collector: a parsed document is a big tree without cycles, walked in vain again and again."""
     enabled = gc.isenabled()
     gc.disable()

@@ -11,6 +11,7 @@ from optsched.report.prices import PriceBars, price_bars
 from optsched.report.progress import ProgressLines, ProgressRecorder, progress_picture
 from optsched.report.topology import topology_picture
 from optsched.report.topology_cells import TopologyCells
+from optsched.report.traces import arrivals_picture, durations_picture, gangs_picture, load_picture, trace_page
 
 __all__ = [
     "FrontLines",
@@ -22,13 +23,18 @@ __all__ = [
     "SolutionFile",
     "TopologyCells",
     "allocation_heatmap",
+    "arrivals_picture",
+    "durations_picture",
     "evaluation_picture",
     "front_picture",
+    "gangs_picture",
     "heatmap_rows",
+    "load_picture",
     "price_bars",
     "progress_picture",
     "rounds_gantt",
     "save_picture",
     "schedule_gantt",
     "topology_picture",
+    "trace_page",
 ]

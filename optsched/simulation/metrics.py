@@ -29,10 +29,11 @@ def metrics(simulation: Simulation, *, rho: RHO = "isolated", unfair: float = 1.
         ``jobs`` (measured), ``completed``; ``mean_jct``, ``p50_jct``, ``p99_jct`` (s); ``makespan`` (s, from the first
         arrival to the last end of all jobs); ``utilisation`` (part of the GPU time of the nodes that are up that GPUs
         were held, until then), ``progress`` (the same without the time in which states were restored); ``mean_rho``,
-        ``worst_rho``, ``unfair_fraction``; ``deadlines_met`` (part of the jobs that have one); ``gpu_hours`` and ``gpu_hours_per_job``; ``restarts_per_job`` (starts after the first);
-        ``cost`` (USD), ``energy`` (kWh, where all pools state their power); ``lost_steps``; ``fragmentation`` (part of
-        the free GPU time that is free on nodes in use); ``mean_queue`` (jobs that wait), ``mean_contention`` (jobs
-        there); ``rounds``, ``solves``, ``fallbacks``, ``mean_solve_ms``, ``p99_solve_ms`` (wall time of a plan).
+        ``worst_rho``, ``unfair_fraction``; ``deadlines_met`` (part of the jobs that have one); ``gpu_hours``,
+        ``gpu_hours_per_job``; ``restarts_per_job`` (starts after the first); ``cost`` (USD), ``energy`` (kWh, where all
+        pools state their power); ``lost_steps``; ``fragmentation`` (part of the free GPU time that is free on nodes in
+        use); ``mean_queue`` (jobs that wait), ``mean_contention`` (jobs there); ``rounds``, ``solves``, ``fallbacks``,
+        ``mean_solve_ms``, ``p99_solve_ms`` (wall time of a plan).
     """
     table, log = simulation.trace.instance.jobs_table, simulation.jobs
     counted = simulation.measured

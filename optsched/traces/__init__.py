@@ -1,7 +1,20 @@
 """Traces: jobs over time, as clusters recorded them or generators drew them."""
 
+from optsched.traces.demand import Demand, demand_of
 from optsched.traces.documents import trace_schema
 from optsched.traces.files import load_trace, trace_bytes
+from optsched.traces.summary import TraceSummary, describe
 from optsched.traces.trace import NodeEvents, Regimes, Trace
 
-__all__ = ["NodeEvents", "Regimes", "Trace", "load_trace", "trace_bytes", "trace_schema"]
+__all__ = [
+    "Demand",
+    "NodeEvents",
+    "Regimes",
+    "Trace",
+    "TraceSummary",
+    "demand_of",
+    "describe",
+    "load_trace",
+    "trace_bytes",
+    "trace_schema",
+]

@@ -19,6 +19,7 @@ SMALL: dict[str, list[str]] = {
     "gap": ["--jobs", "5", "--agents", "2"],
     "knapsack": ["--jobs", "5"],
     "leases": ["--jobs", "5"],
+    "trace": ["--jobs", "5"],
 }
 NUMBER = "expected a number"
 WRONG = [
@@ -81,6 +82,25 @@ WRONG = [
     ("leases", "--tightness", "inf", 'found "inf", expected a'),
     ("leases", "--seed", "9223372036854775808", 'found "9223372036854775808", expected a number below'),
     ("leases", "--name", "", 'found "", expected a non-empty text'),
+    ("trace", "--jobs", "0", 'found "0", expected a number of at least 1'),
+    ("trace", "--pools", "8", 'found "8", expected a number of at most 7'),
+    ("trace", "--nodes", "0", 'found "0", expected a number of at least 1'),
+    ("trace", "--gpus-per-node", "65", 'found "65", expected a number of at most 64'),
+    ("trace", "--arrivals", "bursts", "found \"bursts\", expected one of 'poisson', 'diurnal' or 'even'"),
+    ("trace", "--load", "0", 'found "0", expected a number of at least 0.001'),
+    ("trace", "--rate", "0", 'found "0", expected a number above 0'),
+    ("trace", "--amplitude", "0.5", "found 0.5, expected none unless arrivals is diurnal"),
+    ("trace", "--peak", "25", 'found "25", expected a number of at most 24'),
+    ("trace", "--durations", "normal", "found \"normal\", expected one of 'lognormal', 'pareto' or 'gavel'"),
+    ("trace", "--median", "0", 'found "0", expected a number above 0'),
+    ("trace", "--sigma", "-1", 'found "-1", expected a number of at least 0'),
+    ("trace", "--shape", "2", "found 2.0, expected none unless durations is pareto"),
+    ("trace", "--gangs", "0.5,0.4,0.3", "found [0.5, 0.4, 0.3], expected shares that add up to at most 1"),
+    ("trace", "--deadlines", "x", 'found "x", expected a number'),
+    ("trace", "--slack", "3", 'found "3", expected 2 numbers with commas between them'),
+    ("trace", "--tenants", "-1", 'found "-1", expected a number of at least 0'),
+    ("trace", "--seed", "-1", 'found "-1", expected a number of at least 0'),
+    ("trace", "--name", "", 'found "", expected a non-empty text'),
 ]
 
 

@@ -14,13 +14,20 @@ from optsched import __version__
 from optsched.cli import checks
 from optsched.cli.command import ORDER
 
-GROUPS = {"import": ["import", "gavel"], "generate": ["generate", "cluster"], "model": ["model", "fit"]}
+GROUPS = {
+    "import": ["import", "gavel"],
+    "generate": ["generate", "cluster"],
+    "model": ["model", "fit"],
+    "trace": ["trace", "describe"],
+}
 COMMANDS = [
     ["import", "openb"],
     ["import", "elasticflow"],
     ["import", "shockwave"],
     ["import", "chronus"],
     ["import", "tiresias"],
+    ["import", "philly"],
+    ["import", "sia"],
     ["model", "list"],
     ["model", "predict"],
     ["model", "evaluate"],
@@ -30,7 +37,7 @@ SCRIPT = [sys.executable, "-m", "optsched.cli.main"]
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 200])
-@pytest.mark.parametrize("command", [[], ["import"], ["generate"], ["model"], *COMMANDS])
+@pytest.mark.parametrize("command", [[], ["import"], ["generate"], ["model"], ["trace"], *COMMANDS])
 def test_help(run: Any, command: list[str], columns: int) -> None:
     result = run(*command, "--help", columns=columns)
     assert (result.code, result.err) == (0, "")
@@ -38,7 +45,7 @@ def test_help(run: Any, command: list[str], columns: int) -> None:
     assert run(*command, "-h", columns=columns).out == result.out
     text = result.out.split("Examples:")[0]
     assert max(map(len, text.splitlines())) <= min(columns, 100)
-    if command and command not in (["import"], ["generate"], ["model"]):
+    if command and command not in (["import"], ["generate"], ["model"], ["trace"]):
         assert "\nExamples:\n  optsched " in result.out
         assert "--debug" in result.out
 

@@ -13,6 +13,7 @@ import optsched
 from optsched import Instance
 from optsched.errors import InvalidInput, UsageError
 from optsched.formats.openb import import_openb
+from optsched.traces import Trace, describe
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 n0,64000,262144,2,P100
@@ -59,6 +60,53 @@ def test_pods_of_a_time() -> None:
     made = document(at=100)
     assert (made["now"], [(job["id"], job["arrival"]) for job in made["jobs"]]) == (100, [("p1", 50)])
     assert [job["id"] for job in document(at=50)["jobs"]] == ["p0", "p1"]
+
+
+def test_pods_over_time() -> None:
+    pods = PODS.replace(
+        "p1,6000,12288,1,460,P100|T4,LS,Running,50,200,", "p1,6000,12288,1,460,P100|T4,LS,Running,50,200,70"
+    )
+    made = document(pods=pods, over_time=True)
+    assert [(job["id"], job["arrival"], job["steps"]) for job in made["jobs"]] == [("p0", 0, 90), ("p1", 50, 130)]
+    found = describe(Trace(Instance.from_document(made)))
+    assert [part.name for part in found.gangs] == ["0.46", "1"]
+    assert [(pool.runnable, pool.only) for pool in found.pools] == [(2, 1), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("Running,0,100,10", "Running,60,100,70", "pods line 3, creation_time: found 50.0, expected a time from 60 on"),
+        (
+            "Running,0,100,10",
+            "Running,20,100,10",
+            "pods line 2, scheduled_time: found 10.0, expected a time from 20 on",
+        ),
+        ("Running,0,100,10", "Running,0,5,10", "pods line 2, deletion_time: found 5.0, expected a time from 10 on"),
+    ],
+)
+def test_times_that_go_back(before: str, after: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(message)):
+        document(pods=PODS.replace(before, after).replace("50,200,", "50,200,70"), over_time=True)
+
+
+def test_a_trace_needs_pods_and_times() -> None:
+    with pytest.raises(UsageError, match="give a pod list too"):
+        document(pods=None, over_time=True)
+    with pytest.raises(UsageError, match="found both at and over_time"):
+        document(at=3, over_time=True)
+    with pytest.raises(UsageError, match="a trace needs creation_time, deletion_time, scheduled_time"):
+        document(pods="name,cpu_milli,memory_mib,num_gpu,gpu_milli\nx,1,1,1,5\n", over_time=True)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/traces")
+def test_the_real_pods_over_time() -> None:
+    lists = ("openb_node_list_gpu_node.csv", "openb_pod_list_gpuspec33.csv")
+    made = import_openb(*((REAL / name).read_bytes() for name in lists), over_time=True)
+    found = describe(Trace(Instance.from_document(made)))
+    assert (found.jobs, found.gpus, len(found.pools)) == (6203, 6212, 7)
+    assert found.demand.runs.all()
+    assert sum(pool.only for pool in found.pools) > 1500
 
 
 def test_columns_in_another_order_and_a_list_without_times() -> None:

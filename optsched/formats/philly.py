@@ -1,0 +1,227 @@
+"""Import of logs of the Philly cluster (Jeon et al., USENIX ATC 2019), as published or as the table made of them.
+
+The job log (``cluster_job_log``, JSON) lists jobs with ``jobid``, ``vc`` (virtual cluster), ``submitted_time`` and
+``attempts``, each with ``start_time``, ``end_time`` and ``detail``: a machine's ``ip`` and ``gpus``. The table (CSV)
+has the columns ``timestamp,duration,num_gpus,gpu_time,cluster``. The machine list (CSV) has ``machineId``,
+``number of GPUs`` and ``single GPU mem``. Times are local ones without a zone and are taken as they stand: across the
+end of daylight saving time they are an hour off.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.errors import InvalidInput
+from optsched.formats.csv_columns import Columns, read_columns
+from optsched.formats.csv_text import Kind
+from optsched.formats.job_logs import ImportedLog, JobLog, recorded_instance
+from optsched.instance.files import no_collection
+from optsched.instance.reading import listed, named, parse_json, show
+
+COLUMNS: dict[str, Kind] = {
+    "timestamp": "text", "duration": "number", "num_gpus": "whole", "cluster": "text", "gpu_time": "number",
+}  # fmt: skip
+MACHINES = ("machineId", "number of GPUs", "single GPU mem")
+MEMORY = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*(?:GB|G)", re.IGNORECASE | re.ASCII)
+EPOCH = datetime(1970, 1, 1)
+NONE = (None, "", "None")
+"""How the log says that a time was not recorded."""
+
+
+def import_philly(
+    log: bytes,
+    pools: Sequence[Mapping[str, Any]],
+    *,
+    clusters: Collection[str] = (),
+    speed: Mapping[str, float] | None = None,
+    name: str = "philly",
+    file: str = "jobs",
+) -> ImportedLog:
+    """Make a trace of a log of jobs; JSON or the table, told by its first character.
+
+    A job's gang is the GPUs of its first attempt that has any, its steps are the seconds of all its attempts together,
+    at 1 step/s. Virtual clusters are tenants. The log is in no order; jobs are put in that of their submission.
+
+    Of the JSON these are left out, and counted: jobs without attempts, without a time of submission, without any GPU,
+    that still ran when the log was written (their last attempt has no end), whose attempts have no times, or end
+    before they start, or that ran for no second.
+
+    Parameters
+    ----------
+    log : bytes
+    pools : sequence of pool documents
+        The cluster: of `read_machines`, or a virtual cluster's, which the logs do not tell.
+    clusters : collection of str, optional
+        Virtual clusters whose jobs are taken; by default all.
+    speed, name
+        As in `recorded_instance`.
+    file : str
+        Name of the log in messages.
+
+    Raises
+    ------
+    InvalidInput
+        With line and column, or the path in the JSON; also for a virtual cluster that has no jobs.
+    """
+    if log.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{"):
+        with named(file), no_collection():
+            jobs, left_out = _of_log(log, clusters)
+    else:
+        jobs, left_out = _of_table(log, clusters, file), {}
+    with named(file):
+        return ImportedLog(recorded_instance(jobs, pools, speed, name=name), left_out)
+
+
+def read_machines(data: bytes, file: str = "machines") -> list[dict[str, Any]]:
+    """Pools of a machine list, one for each memory size of the GPUs: ``gpu-12GB``, ``gpu-24GB``.
+
+    Raises
+    ------
+    InvalidInput
+        With line and column.
+    """
+    name, gpus, memory = MACHINES
+    table = read_columns(data, file, {name: "text", gpus: "whole", memory: "text"}, MACHINES)
+    counts, sizes = table.whole(gpus, 0, "a whole number of GPUs"), [*map(MEMORY.fullmatch, table.cells[memory])]
+    table.refuse(memory, np.array([match is None for match in sizes]), "a memory such as 24GB")
+    pools: dict[float, list[dict[str, Any]]] = {}
+    for machine, match, count in zip(table.names(name), sizes, counts.tolist(), strict=True):
+        if match and count:
+            pools.setdefault(float(match[1]), []).append({"name": machine, "gpus": count})
+    if not pools:
+        raise InvalidInput(file, "no machine with a GPU", "at least one")
+    return [{"name": f"gpu-{size:g}GB", "gpu_memory": size, "nodes": nodes} for size, nodes in sorted(pools.items())]
+
+
+def _of_table(data: bytes, clusters: Collection[str], file: str) -> JobLog:
+    table = read_columns(data, file, COLUMNS, tuple(COLUMNS)[:-1])
+    seconds, arrival = table.numbers["duration"], _times(table, "timestamp")
+    table.refuse("duration", ~(seconds > 0), "seconds above 0")
+    gpus = table.whole("num_gpus", 1, "a whole number of GPUs, at least 1")
+    _check_clusters(clusters, set(table.cells["cluster"]), file)
+    cells = table.cells["cluster"]
+    rows = np.flatnonzero(np.array([not clusters or cell in clusters for cell in cells], bool))
+    tenants, tenant = _indexed([cells[row] for row in rows.tolist()])
+    return JobLog(arrival[rows], seconds[rows], gpus[rows], None, tenant, tenants)
+
+
+def _times(table: Columns, column: str) -> FloatArray:
+    """Seconds since 1970 of times such as ``2017-10-09 07:01:55``."""
+    cells = table.cells[column]
+    try:
+        if {len(cell) for cell in cells} == {19}:
+            return np.array(cells, "datetime64[s]").astype(np.float64)
+    except ValueError:
+        pass
+    return np.array([_time(cell or "?", table.place(row, column)) for row, cell in enumerate(cells)])
+
+
+def _indexed(texts: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
+    """Distinct texts in order of first appearance, and the place of each."""
+    rows: dict[str, int] = {}
+    column = np.array([rows.setdefault(text, len(rows)) for text in texts], np.int64)
+    return tuple(rows), column
+
+
+def _check_clusters(wanted: Collection[str], there: Collection[str], file: str = "") -> None:
+    for cluster in wanted:
+        if cluster not in there:
+            raise InvalidInput(
+                file, f"no job of the virtual cluster {show(cluster)}", f"one of {listed(sorted(there))}"
+            )
+
+
+def _of_log(data: bytes, clusters: Collection[str]) -> tuple[JobLog, dict[str, int]]:
+    entries = parse_json(data, "job log")
+    if not isinstance(entries, list):
+        raise InvalidInput("", show(entries), "a list of jobs")
+    rows: list[tuple[float, float, int, str, str]] = []
+    left_out: Counter[str] = Counter()
+    there: dict[str, None] = {}
+    seen: set[str] = set()
+    for number, entry in enumerate(entries):
+        path = f"[{number}]"
+        if not isinstance(entry, dict):
+            raise InvalidInput(path, show(entry), "a job: an object")
+        identity, cluster = _text(entry, "jobid", path), _text(entry, "vc", path)
+        there[cluster] = None
+        if clusters and cluster not in clusters:
+            continue
+        if identity in seen:
+            raise InvalidInput(f"{path}.jobid", f"{show(identity)} a second time", "ids that differ")
+        seen.add(identity)
+        found = _job(entry, path)
+        if isinstance(found, str):
+            left_out[found] += 1
+        else:
+            rows.append((*found, identity, cluster))
+    _check_clusters(clusters, there)
+    arrival, seconds, gpus, ids, of = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+    tenants, tenant = _indexed(of)
+    jobs = JobLog(np.array(arrival, float), np.array(seconds, float), np.array(gpus, np.int64), ids, tenant, tenants)
+    return jobs, dict(left_out)
+
+
+def _job(entry: Mapping[str, Any], path: str) -> tuple[float, float, int] | str:
+    """Submission, seconds and GPUs of a job, or why it is left out."""
+    attempts = entry.get("attempts")
+    if not isinstance(attempts, list) or not all(isinstance(attempt, dict) for attempt in attempts):
+        raise InvalidInput(f"{path}.attempts", show(attempts), "a list of attempts")
+    submitted = _time(entry.get("submitted_time"), f"{path}.submitted_time")
+    times = [
+        tuple(_time(attempt.get(key), f"{path}.attempts[{number}].{key}") for key in ("start_time", "end_time"))
+        for number, attempt in enumerate(attempts)
+    ]
+    counts = [_gpus(attempt, f"{path}.attempts[{number}]") for number, attempt in enumerate(attempts)]
+    if not attempts:
+        return "without attempts"
+    if math.isnan(submitted):
+        return "without a time of submission"
+    if not any(counts):
+        return "without a GPU"
+    if math.isnan(times[-1][1]):
+        return "that still ran when the log was written"
+    lengths = [end - start for start, end in times if not (math.isnan(start) or math.isnan(end))]
+    if not lengths:
+        return "whose attempts have no times"
+    if min(lengths) < 0:
+        return "with an attempt that ends before it starts"
+    if sum(lengths) <= 0:
+        return "that ran for no second"
+    return submitted, sum(lengths), next(count for count in counts if count)
+
+
+def _text(entry: Mapping[str, Any], key: str, path: str) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str) or not value:
+        raise InvalidInput(f"{path}.{key}", show(value) if key in entry else "nothing", "a text")
+    return value
+
+
+def _time(value: Any, path: str) -> float:
+    """Seconds since 1970, NaN where none was recorded."""
+    if value in NONE:
+        return math.nan
+    try:
+        if not isinstance(value, str) or len(value) != 19:
+            raise ValueError
+        return (datetime.fromisoformat(value) - EPOCH).total_seconds()
+    except ValueError:
+        raise InvalidInput(path, show(value), "a time such as 2017-10-09 07:01:55") from None
+
+
+def _gpus(attempt: Mapping[str, Any], path: str) -> int:
+    detail = attempt.get("detail")
+    if not isinstance(detail, list) or not all(
+        isinstance(part, dict) and isinstance(part.get("gpus"), list) for part in detail
+    ):
+        raise InvalidInput(f"{path}.detail", show(detail), "a list of machines with their gpus")
+    return sum(len(part["gpus"]) for part in detail)

@@ -1,0 +1,283 @@
+"""Import of workloads of Sia (Jayaram Subramanya et al., SOSP 2023) and Pollux (Qiao et al., OSDI 2021).
+
+A workload is a CSV table with a job a line, in order of arrival: ``name,time,application,num_replicas,batch_size``.
+Times are in seconds. What a job of an application does is in a folder of profiles (`optsched.formats.sia_profiles`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.errors import InvalidInput, UsageError
+from optsched.formats.csv_columns import Columns, read_columns
+from optsched.formats.csv_text import Kind
+from optsched.formats.sia_profiles import (
+    EpochNoise,
+    StepTimes,
+    Training,
+    application_folder,
+    read_step_times,
+    read_training,
+)
+from optsched.instance import Instance
+from optsched.instance.documents import FORMAT
+from optsched.instance.reading import listed
+from optsched.performance.batches import NAME
+from optsched.performance.goodput import BatchLimits, best_batches
+from optsched.traces import Regimes, Trace
+
+COLUMNS: dict[str, Kind] = {
+    "name": "text", "time": "number", "application": "text", "num_replicas": "whole", "batch_size": "whole",
+}  # fmt: skip
+MOST = 64
+"""GPUs of an adaptive job, at most, as in the simulators."""
+
+Pools = Mapping[str, tuple[int, int]]
+Rates = dict[str, dict[int, FloatArray]]
+"""Steps of the first batch per second in each epoch, by pool and GPUs; 0 where the job cannot run so."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What is known of an application beside its profiles.
+
+    Attributes
+    ----------
+    slowdown : float
+        Seconds that a real step takes for one that the profiles tell; above 0.
+    restart : float
+        Seconds that a start or a move costs.
+    """
+
+    slowdown: float = 1.0
+    restart: float = 0.0
+
+
+@dataclass(frozen=True)
+class Application:
+    """An application with its profiles on the machines of each pool."""
+
+    training: Training
+    times: Mapping[str, StepTimes]
+    pace: Pace
+
+
+def import_sia(
+    workload: bytes,
+    profiles: str | Path,
+    pools: Pools,
+    *,
+    adaptive: bool = False,
+    most: int = MOST,
+    paces: Mapping[str, Pace] | None = None,
+    name: str = "sia",
+    file: str = "workload",
+) -> Trace:
+    """Make a trace of a workload and profiles.
+
+    A step is one of the first batch M0, and a job has as many as the training has when its last epoch ends. In each
+    epoch it makes
+
+        gain(M) / T      steps/s,    gain(M) = (var + sqr) / (var M0 / M + sqr)
+
+    with a batch of M samples in steps of T seconds, and statistics of the gradient (sqr, var) that are linear between
+    the batch sizes of the profiles: so every epoch is a regime. Times of steps are those of the profiles on as few
+    nodes as can be, between the measured ones as the published simulators have them; a count of GPUs beyond what was
+    measured has no rate.
+
+    Parameters
+    ----------
+    workload : bytes
+    profiles : path
+        Folder with a folder for each application.
+    pools : mapping from str to (int, int)
+        Nodes and GPUs of a node, by the name that the kind of machine has in the profiles (``aws``, ``dgx-ext``).
+    adaptive : bool, default False
+        Jobs run on 1 to ``most`` GPUs, with the best batch size for each number in each epoch
+        (`optsched.performance.goodput.best_batches`). Otherwise on the GPUs and with the batch that they ask for.
+    most : int, default 64
+    paces : mapping from str to Pace, optional
+        By application.
+    name : str
+        Of the instance.
+    file : str
+        Name of the workload in messages.
+
+    Raises
+    ------
+    InvalidInput
+        With file, line and column; also for arrivals that go back in time.
+    UsageError
+        No pools, ``most`` below 1, or a pace of an application that no job has.
+
+    References
+    ----------
+    ``sia-simulator/applications.py`` and ``job.py`` of Sia's artifact; ``simulator/`` of Pollux's.
+    """
+    if not pools or most < 1:
+        raise UsageError(f"found {len(pools)} pools and at most {most} GPUs, expected at least one of both")
+    table = read_columns(workload, file, COLUMNS, tuple(COLUMNS))
+    names = table.names("name")
+    arrival = table.numbers["time"]
+    table.refuse("time", np.diff(arrival, prepend=arrival[:1]) < 0, "arrivals in ascending order")
+    gpus = table.whole("num_replicas", 1, "a whole number of GPUs, at least 1")
+    batch = table.whole("batch_size", 1, "a whole number of samples, at least 1")
+    applications = _applications(table, Path(profiles), pools, paces or {})
+    _check_batches(table, batch, applications)
+    documents: dict[str, Any] = {}
+    kinds: dict[tuple[str, int, int], str] = {}
+    widest: dict[str, int] = {}
+    for key in zip(table.cells["application"], gpus.tolist(), batch.tolist(), strict=True):
+        key = (key[0], 0, 0) if adaptive else key
+        if key in kinds:
+            continue
+        application, kinds[key] = applications[key[0]], key[0] if adaptive else f"{key[0]}/{key[1]}x{key[2]}"
+        rates = (
+            {pool: _adaptive(application, pool, *pools[pool], most) for pool in pools}
+            if adaptive
+            else {pool: _tuned(application, pool, *pools[pool], key[1], key[2]) for pool in pools}
+        )
+        widest[kinds[key]] = max((count for by_count in rates.values() for count in by_count), default=1)
+        documents |= _workloads(kinds[key], key[0], rates, application)
+    jobs = []
+    for row, (job, own) in enumerate(zip(names, table.cells["application"], strict=True)):
+        kind = kinds[(own, 0, 0) if adaptive else (own, int(gpus[row]), int(batch[row]))]
+        jobs.append(
+            {
+                "id": job,
+                "workload": _epoch(kind, 0),
+                "gpus": {"min": 1, "max": widest[kind]} if adaptive else int(gpus[row]),
+                "steps": float(applications[own].training.progress[-1]),
+                "arrival": float(arrival[row]),
+                "restart_cost": applications[own].pace.restart,
+            }
+        )
+    instance = Instance.from_document(
+        {
+            "format": FORMAT,
+            "name": name,
+            "now": min(0.0, float(arrival[0])),
+            "cluster": {"pools": [
+                {"name": pool, "nodes": nodes, "gpus_per_node": size} for pool, (nodes, size) in pools.items()
+            ]},
+            "workloads": documents,
+            "jobs": jobs,
+        }
+    )  # fmt: skip
+    return Trace(instance, _regimes(instance, [applications[own].training for own in table.cells["application"]]))
+
+
+def _applications(table: Columns, folder: Path, pools: Pools, paces: Mapping[str, Pace]) -> dict[str, Application]:
+    found: dict[str, Application] = {}
+    for row, name in enumerate(table.cells["application"]):
+        if name not in found:
+            own = application_folder(folder, name, table.place(row, "application"))
+            times = {pool: read_step_times(own, pool) for pool in pools}
+            found[name] = Application(read_training(own), times, paces.get(name, Pace()))
+    for name in paces:
+        if name not in found:
+            raise UsageError(f"no job of the application {name!r}, expected one of {listed(found)}")
+    return found
+
+
+def _check_batches(table: Columns, batch: IntArray, applications: Mapping[str, Application]) -> None:
+    """Batches lie in the range that the gradient was watched in."""
+    first, last = (
+        np.array([applications[name].training.batch[end] for name in table.cells["application"]]) for end in (0, -1)
+    )
+    for row in np.flatnonzero((batch < first) | (batch > last))[:1].tolist():
+        expected = (
+            f"a batch from {first[row]:g} to {last[row]:g}, as in the profiles of {table.cells['application'][row]}"
+        )
+        raise InvalidInput(table.place(row, "batch_size"), str(batch[row]), expected)
+
+
+def _adaptive(application: Application, pool: str, nodes: int, size: int, most: int) -> dict[int, FloatArray]:
+    """Rates with the best batch for each number of GPUs in each epoch."""
+    training, times = application.training, application.times[pool]
+    limit = min(nodes * size, most, int(training.batch[-1] // times.least))
+    locals_ = {count: times.most(count, size) for count in range(1, limit + 1)}
+    counts = [count for count, local in locals_.items() if local >= times.least]
+    if not counts:
+        return {}
+    epochs, ways = len(training.progress), len(counts)
+
+    def seconds(samples: FloatArray, passes: IntArray, row: IntArray) -> FloatArray:
+        m, p = samples.reshape(-1, epochs, ways)[:, 0], passes.reshape(-1, epochs, ways)[:, 0]  # alike in all epochs
+        T = np.empty(m.shape)
+        for way, count in enumerate(counts):
+            T[:, way] = _seconds(times, count, size, m[:, way], p[:, way])
+        return np.repeat(T[:, np.newaxis], epochs, axis=1).ravel()
+
+    one = np.ones(epochs * ways)
+    limits = BatchLimits(
+        training.batch[-1] * one,
+        np.ceil(times.least) * one,
+        np.tile([np.floor(locals_[count]) for count in counts], epochs),
+        one > 0,
+    )
+    noise = EpochNoise.in_epochs(training, np.repeat(np.arange(epochs), ways))
+    best = best_batches(np.tile(np.array(counts), epochs), seconds, noise, limits)
+    rates = np.nan_to_num(best.goodput).reshape(epochs, ways) / (training.batch[0] * application.pace.slowdown)
+    return {count: rates[:, way] for way, count in enumerate(counts) if (rates[:, way] > 0).all()}
+
+
+def _tuned(application: Application, pool: str, nodes: int, size: int, gpus: int, batch: int) -> dict[int, FloatArray]:
+    """Rates with the GPUs and the batch that a job asks for, in as few passes as were seen to fit.
+
+    One GPU takes a batch above M0 in two passes at least.
+    """
+    training, times = application.training, application.times[pool]
+    most = times.most(gpus, size)
+    if gpus > nodes * size or not most >= 1:
+        return {}
+    local = np.ceil(batch / gpus - 1e-8)
+    passes = max(int(np.ceil(local / most - 1e-8)), 2 if gpus == 1 and batch > training.batch[0] else 1)
+    samples = min(np.ceil(local / passes - 1e-8), training.batch[-1] // (gpus * passes))
+    T = float(_seconds(times, gpus, size, np.array([samples]), np.array([passes]))[0])
+    if not T > 0:
+        return {}
+    epochs = np.arange(len(training.progress))
+    gain = training.gain(epochs, np.full(len(epochs), gpus * samples * passes))
+    return {gpus: gain / (T * application.pace.slowdown)}
+
+
+def _seconds(times: StepTimes, gpus: int, size: int, samples: FloatArray, passes: IntArray) -> FloatArray:
+    """A step of several passes exchanges gradients in the last one."""
+    step, sync = times.at(gpus, size, samples)
+    total: FloatArray = step + (passes - 1) * (step - sync)
+    return total
+
+
+def _epoch(kind: str, epoch: int) -> str:
+    return f"{kind}/epoch {epoch + 1}"
+
+
+def _workloads(kind: str, name: str, rates: Rates, application: Application) -> dict[str, Any]:
+    """A workload for each epoch."""
+    made = {}
+    for epoch in range(len(application.training.progress)):
+        throughput = {
+            pool: {str(count): float(of_epoch[epoch]) for count, of_epoch in by_count.items()}
+            for pool, by_count in rates.items()
+            if by_count
+        }
+        parameters = {NAME: name, "epoch": epoch + 1}
+        made[_epoch(kind, epoch)] = {"throughput": throughput, "parameters": parameters}
+    return made
+
+
+def _regimes(instance: Instance, trainings: Sequence[Training]) -> Regimes:
+    """Every job changes to the workload of the next epoch when the epoch ends; these stand one after the other."""
+    first = instance.jobs_table.workload
+    more = np.array([len(training.progress) - 1 for training in trainings], np.int64)
+    job = np.repeat(np.arange(len(more)), more)
+    number = np.arange(len(job)) - np.repeat(np.cumsum(more) - more, more)
+    after = np.concatenate([training.progress[:-1] for training in trainings])
+    return Regimes(job, after, first[job] + 1 + number)

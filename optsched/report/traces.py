@@ -1,0 +1,201 @@
+"""A trace as a page of pictures: arrivals, what they ask of the cluster, durations and gangs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.errors import UsageError
+from optsched.report.answers import amount, count
+from optsched.report.palette import INK, LABEL, LINE, MAIN, MUTED, PAPER, SECOND, SMALL
+from optsched.report.pictures import head, new_axes, plain_frame, require_matplotlib, short, time_unit, time_words
+from optsched.traces import TraceSummary
+from optsched.traces.demand import HOUR
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BINS = 150
+"""Bars along the time, at most."""
+STEPS = 1000
+"""Points of a cumulative line, at most."""
+GANGS = 12
+"""Bars of gang sizes; further ones share the last."""
+WIDTHS = (300.0, 900.0, 1800.0, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, 24 * HOUR, 48 * HOUR, 168 * HOUR)
+"""Widths of bars in seconds; longer traces have multiples of the last."""
+
+
+def trace_page(summary: TraceSummary) -> Axes:
+    """Draw all pictures of a trace on one page; returns the first, whose figure has all.
+
+    Raises
+    ------
+    UsageError
+        If the trace has no jobs.
+    SolverUnavailable
+        If matplotlib is not installed.
+    """
+    _some(summary)
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11.0, 7.4), layout="constrained")
+    panels = figure.subplots(2, 2)
+    figure.get_layout_engine().set(h_pad=0.12, w_pad=0.12, hspace=0.05, wspace=0.04)  # type: ignore[union-attr, call-arg]
+    arrivals_picture(summary, panels[0, 0])
+    load_picture(summary, panels[0, 1])
+    durations_picture(summary, panels[1, 0])
+    gangs_picture(summary, panels[1, 1])
+    first: Axes = panels[0, 0]
+    return first
+
+
+def arrivals_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
+    """Draw how many jobs arrive per hour, and the mean of the trace."""
+    _some(summary)
+    ax = new_axes(6.0, 3.6) if ax is None else ax
+    edges, width, unit, name = _bins(summary)
+    jobs, _ = np.histogram(summary.arrival, edges)
+    _bars(ax, edges, jobs / (width / HOUR), unit)
+    told = [count(summary.jobs, "job"), f"bars of {time_words(width)}"]
+    if summary.per_hour is not None:
+        _level(ax, summary.per_hour, f"mean {summary.per_hour:,.3g}")
+        told.insert(1, f"{summary.per_hour:,.3g} per hour")
+    ax.set_xlabel(f"time since the first arrival, {name}", fontsize=LABEL)
+    ax.set_ylabel("arrivals per hour", fontsize=LABEL)
+    head(ax, f"{short(summary.name, 40)}: arrivals", "; ".join(told))
+    return ax
+
+
+def load_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
+    """Draw the GPU-hours that arrive over those that the cluster has meanwhile; above 1 jobs must wait."""
+    _some(summary)
+    ax = new_axes(6.0, 3.6) if ax is None else ax
+    edges, width, unit, name = _bins(summary)
+    hours, _ = np.histogram(summary.arrival, edges, weights=np.nan_to_num(summary.demand.least))
+    has = summary.gpus * width / HOUR
+    _bars(ax, edges, hours / has if has else hours, unit)
+    ax.set_xlabel(f"time since the first arrival, {name}", fontsize=LABEL)
+    ax.set_ylabel("offered load" if has else "GPU-hours that arrive", fontsize=LABEL)
+    told = [f"{amount(summary.gpu_hours)} GPU-hours", f"{summary.gpus:,} GPUs"]
+    if has:
+        ax.axhline(1.0, color=INK, linewidth=0.9, zorder=4)
+    if summary.load is not None:
+        _level(ax, summary.load, f"mean {summary.load:,.3g}")
+        told.append(f"load {summary.load:,.3g}")
+    head(ax, "Offered load", "; ".join(told))
+    return ax
+
+
+def durations_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
+    """Draw the share of jobs, and of their GPU-hours, with durations up to a value (in their fastest configuration)."""
+    _some(summary)
+    ax = new_axes(6.0, 3.6) if ax is None else ax
+    plain_frame(ax, "left", "bottom")
+    demand = summary.demand
+    runs = demand.runs & (np.nan_to_num(demand.seconds) > 0)
+    order = np.argsort(demand.seconds[runs], kind="stable")
+    seconds, hours = demand.seconds[runs][order], demand.least[runs][order]
+    told = "no job can run"
+    if len(seconds):
+        for weights, colour, words in ((np.ones(len(seconds)), MAIN, "of jobs"), (hours, SECOND, "of GPU-hours")):
+            share = np.cumsum(weights) / max(float(weights.sum()), 1e-300)
+            rows = np.unique(np.searchsorted(share, np.linspace(0, share[-1], STEPS)))
+            ax.step(np.append(seconds[:1], seconds[rows]), np.append(0.0, share[rows]), where="post", color=colour,
+                    linewidth=1.4, label=words)  # fmt: skip
+        ax.set_xscale("log")
+        told = "; ".join(
+            f"{name} {time_words(value)}" for name, value in summary.durations.items() if value is not None
+        )
+        ax.legend(frameon=False, fontsize=SMALL + 0.5, loc="upper left")
+    _time_ticks(ax)
+    ax.set_ylim(0, 1.02)
+    ax.set_xlabel("duration in the fastest configuration", fontsize=LABEL)
+    ax.set_ylabel("share", fontsize=LABEL)
+    ax.grid(color=LINE, linewidth=0.5, zorder=0)
+    ax.set_axisbelow(True)
+    head(ax, "Durations", told)
+    return ax
+
+
+def gangs_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
+    """Draw the shares of jobs and of GPU-hours by gang size."""
+    _some(summary)
+    ax = new_axes(6.0, 3.6) if ax is None else ax
+    plain_frame(ax, "left", "bottom")
+    gangs = summary.gangs
+    if len(gangs) > GANGS:  # the most frequent ones, still from small to large
+        kept = sorted(sorted(range(len(gangs)), key=lambda row: -gangs[row].jobs)[: GANGS - 1])
+        shown = [(gangs[row].name, gangs[row].jobs, gangs[row].gpu_hours) for row in kept]
+        rest = [gangs[row] for row in range(len(gangs)) if row not in set(kept)]
+        shown.append(("other", sum(part.jobs for part in rest), sum(part.gpu_hours for part in rest)))
+    else:
+        shown = [(part.name, part.jobs, part.gpu_hours) for part in gangs]
+    place = np.arange(len(shown))
+    for column, shift, colour, words in ((1, -0.2, MAIN, "of jobs"), (2, 0.2, SECOND, "of GPU-hours")):
+        values = np.array([row[column] for row in shown], np.float64)
+        ax.bar(place + shift, values / max(values.sum(), 1e-300), 0.38, color=colour, label=words, zorder=2)
+    ax.set_xticks(place, [short(str(row[0]), 9) for row in shown])
+    ax.set_xlabel("GPUs of a job", fontsize=LABEL)
+    ax.set_ylabel("share", fontsize=LABEL)
+    ax.grid(axis="y", color=LINE, linewidth=0.5, zorder=0)
+    ax.set_axisbelow(True)
+    ax.legend(frameon=False, fontsize=SMALL + 0.5)
+    stuck = int((~summary.demand.runs).sum())
+    told = count(len(gangs), "size")
+    head(ax, "Gangs", f"{told}; {count(stuck, 'job')} can run nowhere" if stuck else told)
+    return ax
+
+
+def _some(summary: TraceSummary) -> None:
+    if not summary.jobs:
+        raise UsageError("there is nothing to draw: the trace has no jobs")
+
+
+def _bins(summary: TraceSummary) -> tuple[FloatArray, float, float, str]:
+    """Edges of bars over the arrivals (seconds on the clock), their width, and the unit of the axis with its name."""
+    width = next((width for width in WIDTHS if summary.span / width <= BINS), 0.0)
+    if not width:
+        width = WIDTHS[-1] * np.ceil(summary.span / WIDTHS[-1] / BINS)
+    bars = max(1, int(np.ceil(summary.span / width * (1 + 1e-12))))
+    first = summary.first or 0.0
+    edges = first + width * np.arange(bars + 1)
+    edges[-1] = max(edges[-1], summary.last or 0.0)
+    unit, name = time_unit(max(summary.span, width))
+    return np.asarray(edges, np.float64), float(width), unit, name
+
+
+def _bars(ax: Axes, edges: FloatArray, heights: FloatArray, unit: float) -> None:
+    plain_frame(ax, "left", "bottom")
+    ax.stairs(heights, (edges - edges[0]) / unit, fill=True, color=MAIN, zorder=2)
+    ax.set_xlim(0, (edges[-1] - edges[0]) / unit)
+    ax.set_ylim(0, max(float(heights.max()) * 1.08, 1e-9))
+    ax.grid(axis="y", color=LINE, linewidth=0.5, zorder=0)
+    ax.set_axisbelow(True)
+
+
+def _level(ax: Axes, value: float, words: str) -> None:
+    """A dashed line at the mean, with its name."""
+    ax.axhline(value, color=SECOND, linewidth=1.2, linestyle=(0, (4, 2)), zorder=5)
+    ax.annotate(words, (1, value), (-3, 3), ("axes fraction", "data"), "offset points", ha="right", fontsize=SMALL,
+                color=INK, zorder=6, bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1})  # fmt: skip
+
+
+def _time_ticks(ax: Axes) -> None:
+    """Round durations as ticks of a logarithmic axis."""
+    from matplotlib.ticker import NullFormatter, NullLocator
+
+    low, high = ax.get_xlim()
+    marks = {
+        "1 s": 1.0, "10 s": 10.0, "1 min": 60.0, "10 min": 600.0, "1 h": HOUR, "6 h": 6 * HOUR, "1 d": 24 * HOUR,
+        "3 d": 72 * HOUR, "10 d": 240 * HOUR, "100 d": 2400 * HOUR,
+    }  # fmt: skip
+    shown = {words: value for words, value in marks.items() if low <= value <= high}
+    if len(shown) > 1:
+        ax.set_xticks(list(shown.values()), list(shown))
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.tick_params(axis="x", colors=MUTED)
+    ax.tick_params(axis="both", length=0, labelsize=LABEL, labelcolor=INK)

@@ -1,0 +1,168 @@
+"""What the jobs of a trace ask of its cluster: seconds and GPU-hours of each, and what keeps some from running."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.assembly import compile
+from optsched.candidates import Candidates
+from optsched.instance import Instance
+from optsched.instance.tables import ARRAY_FIELDS, JobNames
+from optsched.traces.trace import Trace
+
+HOUR = 3600.0
+TOLD = 100
+"""Kinds of jobs that can run nowhere whose reasons are put into words; further ones share a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nowhere:
+    """Jobs that can run nowhere for one reason: how many, the first of them, and why."""
+
+    jobs: int
+    first: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What jobs ask for, each as if it were alone; arrays over jobs and over pools.
+
+    With the rate r_ic of job i in configuration c of g_c GPUs (times its share of each), K_i steps left, and pools of
+    W_p GPUs, e_ip = max over the configurations c of pool p of r_ic / g_c is the most that a GPU of p does for i:
+
+        seconds_i = K_i / max_c r_ic
+        least_i   = K_i / max_p e_ip / 3600
+        mean_i    = K_i / (sum_p W_p e_ip / sum_p W_p) / 3600      over the pools p where it can run
+
+    A job with regimes is the sum of its parts, each at the rates that it has then. GPUs of nodes that are down or
+    drained at first are not counted in W_p.
+
+    Attributes
+    ----------
+    seconds : FloatArray, shape (J,)
+        At the highest rate; NaN for jobs that can run nowhere.
+    least, mean : FloatArray, shape (J,)
+        GPU-hours where the job needs fewest, and with every pool where it can run as likely as it has GPUs; NaN
+        likewise.
+    runs : BoolArray, shape (J,)
+        Whether the job can run somewhere, in all of its regimes.
+    gpus : FloatArray, shape (P,)
+        W_p.
+    runnable, only : IntArray, shape (P,)
+        Jobs that can run in a pool, and of these the ones that can run in no other.
+    wanted : FloatArray, shape (P,)
+        GPU-hours of the jobs that need fewest in that pool. Where several pools are equally good, each has a part in
+        proportion to its GPUs.
+    nowhere : tuple of Nowhere
+        The most frequent reason first.
+    """
+
+    seconds: FloatArray
+    least: FloatArray
+    mean: FloatArray
+    runs: BoolArray
+    gpus: FloatArray
+    runnable: IntArray
+    only: IntArray
+    wanted: FloatArray
+    nowhere: tuple[Nowhere, ...]
+
+
+def demand_of(trace: Trace) -> Demand:
+    """What the jobs of a trace ask for; raises what compiling its instance raises."""
+    parts, job, steps = _parts(trace)
+    count, pools = len(trace.instance.jobs_table), len(parts.cluster.pools)
+    C = compile(parts, future=True, later_nodes=True)
+    W = parts.cluster.gpus(np.inf).astype(np.float64)
+    fastest, e = _per_kind(C, pools)
+    kind = C.kinds.of_job
+    some = (kind >= 0) & (steps > 0)
+    stuck = some & (fastest[kind] == 0)
+    work = np.flatnonzero(some & ~stuck)
+    k, K = kind[work], steps[work]
+    best = e.max(axis=1, initial=0.0)
+    seconds = K / fastest[k]
+    with np.errstate(divide="ignore"):  # a job that needs no GPU: infinitely much per GPU-second, so 0 GPU-hours
+        least = np.where(best[k] > 0, K / best[k] / HOUR, 0.0)
+        mean = np.where(best[k] > 0, K / ((e @ W) / np.maximum((e > 0) @ W, 1.0))[k] / HOUR, 0.0)
+    tied = (e > 0) & (e >= best[:, None] * (1 - 1e-12))
+    part = tied * W
+    part = part / np.maximum(part.sum(axis=1, keepdims=True), 1e-300)
+    runs = np.bincount(job[stuck], minlength=count) == 0
+    first = kind[:count]  # of its first regime
+    can = np.vstack([e > 0, np.zeros((1, pools), bool)])[first]
+    return Demand(
+        seconds=_summed(job[work], seconds, runs),
+        least=_summed(job[work], least, runs),
+        mean=_summed(job[work], mean, runs),
+        runs=runs,
+        gpus=W,
+        runnable=can.sum(axis=0),
+        only=can[can.sum(axis=1) == 1].sum(axis=0),
+        wanted=np.bincount(k, weights=least, minlength=len(e)) @ part,
+        nowhere=_nowhere(C, job, np.flatnonzero(stuck), trace.instance),
+    )
+
+
+def _summed(job: IntArray, values: FloatArray, runs: BoolArray) -> FloatArray:
+    return np.where(runs, np.bincount(job, weights=values, minlength=len(runs)), np.nan)
+
+
+def _parts(trace: Trace) -> tuple[Instance, IntArray, FloatArray]:
+    """The jobs, then what they are after each change of regime, as an instance; whose part each is, and its steps."""
+    instance, regimes = trace.instance, trace.regimes
+    table = instance.jobs_table
+    count = len(table)
+    if not len(regimes):
+        return replace(instance, colocation=()), np.arange(count), table.steps_left
+    job = np.concatenate([np.arange(count), regimes.job])
+    start = np.concatenate([np.zeros(count), regimes.after])
+    order = np.lexsort((start, job))
+    last = np.append(job[order][1:] != job[order][:-1], True)
+    end = np.empty(len(job))
+    end[order] = np.where(last, table.steps[job[order]], np.append(start[order][1:], np.inf))
+    end, done = np.minimum(end, table.steps[job]), table.steps_done[job]
+    steps = np.maximum(end - np.maximum(start, done), 0.0)
+    columns = {field: getattr(table, field)[job] for field in ARRAY_FIELDS}
+    for field, values in (("workload", regimes.workload), ("rates", -1), ("options", -1)):
+        columns[field][count:] = values
+    changed = np.bincount(regimes.job, minlength=count)[job] > 0
+    columns["steps"] = np.where(changed, steps, columns["steps"])
+    columns["steps_done"] = np.where(changed, 0.0, columns["steps_done"])
+    made = replace(table, names=JobNames(len(job)), running={}, after={}, awaits={}, **columns)
+    return replace(instance, jobs_table=made, colocation=()), job, steps
+
+
+def _per_kind(C: Candidates, pools: int) -> tuple[FloatArray, FloatArray]:
+    """Highest rate of each kind alone, and e: the most that a GPU of each pool does for it; 0 where it cannot run."""
+    alone = np.flatnonzero(C.columns.partner < 0)
+    kind, pool = C.columns.kind[alone], C.columns.pool[alone]
+    rate, gpus = C.columns.rate[alone], C.columns.gpus[alone] * C.columns.share[alone]
+    fastest = np.zeros(len(C.kinds) + 1)  # the last one stands for absent jobs
+    np.maximum.at(fastest, kind, rate)
+    e = np.zeros((len(C.kinds), pools))
+    holding = np.flatnonzero((pool >= 0) & (gpus > 0))
+    np.maximum.at(e, (kind[holding], pool[holding]), rate[holding] / gpus[holding])
+    return fastest, e
+
+
+def _nowhere(C: Candidates, job: IntArray, stuck: IntArray, instance: Instance) -> tuple[Nowhere, ...]:
+    """Reasons of the parts that can run nowhere, jobs counted once."""
+    jobs, place = np.unique(job[stuck], return_index=True)
+    part = stuck[place]
+    kind = C.kinds.of_job[part]
+    groups = group_rows([kind], len(kind))
+    order = np.argsort(-groups.count, kind="stable")
+    names = instance.jobs_table.names
+    told: dict[str, tuple[int, str]] = {}
+    for rank, group in enumerate(order.tolist()):
+        first = int(groups.first[group])
+        reason = C.why_no_column(int(kind[first])) if rank < TOLD else "can run nowhere for further reasons"
+        count, name = told.get(reason, (0, names[int(jobs[first])]))
+        told[reason] = (count + int(groups.count[group]), name)
+    found = [Nowhere(count, name, reason) for reason, (count, name) in told.items()]
+    return tuple(sorted(found, key=lambda item: -item.jobs))

@@ -1,0 +1,267 @@
+"""A trace in numbers: its jobs, arrivals and durations, and what they ask of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import AnyArray, FloatArray, IntArray, group_rows
+from optsched.instance import Instance
+from optsched.traces.demand import HOUR, Demand, Nowhere, demand_of
+from optsched.traces.trace import Trace
+
+FORMAT = "optsched-trace-summary/1"
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Jobs that have something in common: what, how many they are, and the fewest GPU-hours that they need."""
+
+    name: str
+    jobs: int
+    gpu_hours: float
+
+
+@dataclass(frozen=True, slots=True)
+class PoolDemand:
+    """What is asked of a pool.
+
+    Attributes
+    ----------
+    name : str
+    gpus : int
+    runnable, only : int
+        Jobs that can run in it, and those that can run nowhere else.
+    gpu_hours : float
+        Of the jobs that need fewest here (`Demand.wanted`).
+    load : float or None
+        GPU-hours over those that the pool has in the span of the arrivals; None where there are none.
+    """
+
+    name: str
+    gpus: int
+    runnable: int
+    only: int
+    gpu_hours: float
+    load: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineSummary:
+    """Deadlines of a trace.
+
+    Attributes
+    ----------
+    jobs, soft : int
+        Jobs that have one, and of these those whose deadline is soft.
+    hopeless : int
+        Jobs whose deadline is nearer than their duration.
+    tightness : mapping
+        Quantiles of (deadline - arrival) / duration.
+    """
+
+    jobs: int
+    soft: int
+    hopeless: int
+    tightness: dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class TraceSummary:
+    """What `describe` finds; what does not exist is None.
+
+    Attributes
+    ----------
+    name : str
+    jobs, gpus : int
+    first, last : float or None
+        Arrivals, seconds on the clock of the instance.
+    span : float
+        Seconds between them.
+    per_hour : float or None
+        Arrivals per hour of the span, the first not counted.
+    gangs, workloads, tenants : tuple of Part
+        Gangs from small to large (``1-8``: elastic), the others with the most jobs first.
+    gpu_hours, gpu_hours_mean : float
+        The fewest GPU-hours that all jobs need, and with pools as likely as they have GPUs (`Demand`).
+    load, load_mean : float or None
+        These over the GPU-hours that the cluster has in the span.
+    pools : tuple of PoolDemand
+    durations : mapping
+        Quantiles of the seconds of each job in its fastest configuration.
+    deadlines : DeadlineSummary
+    regime_jobs, regime_changes : int
+    node_events : mapping
+        Number by state, and ``nodes``: how many nodes have any.
+    nowhere : tuple of Nowhere
+        Jobs that can run nowhere.
+    demand : Demand
+    arrival : FloatArray, shape (J,)
+    gang : FloatArray, shape (J,)
+        Fewest GPUs of each job; a share of one counts as such.
+    """
+
+    name: str
+    jobs: int
+    gpus: int
+    first: float | None
+    last: float | None
+    span: float
+    per_hour: float | None
+    gangs: tuple[Part, ...]
+    workloads: tuple[Part, ...]
+    tenants: tuple[Part, ...]
+    gpu_hours: float
+    gpu_hours_mean: float
+    load: float | None
+    load_mean: float | None
+    pools: tuple[PoolDemand, ...]
+    durations: dict[str, float | None]
+    deadlines: DeadlineSummary
+    regime_jobs: int
+    regime_changes: int
+    node_events: dict[str, int]
+    nowhere: tuple[Nowhere, ...]
+    demand: Demand
+    arrival: FloatArray
+    gang: FloatArray
+
+    def document(self) -> dict[str, Any]:
+        """As ``optsched-trace-summary/1``: plain data, without the arrays over jobs."""
+        arrays = ("demand", "arrival", "gang")
+        fields = [field for field in self.__dataclass_fields__ if field not in arrays]
+        return {"format": FORMAT} | {field: _plain(getattr(self, field)) for field in fields}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [asdict(item) for item in value]
+    return asdict(value) if isinstance(value, DeadlineSummary) else value
+
+
+def describe(trace: Trace) -> TraceSummary:
+    """Count and measure a trace.
+
+    Parameters
+    ----------
+    trace : Trace
+
+    Returns
+    -------
+    TraceSummary
+
+    Raises
+    ------
+    InvalidInput
+        What the performance model or the compilation of the instance finds wrong.
+    """
+    instance, demand = trace.instance, demand_of(trace)
+    table = instance.jobs_table
+    count = len(table)
+    span = float(np.ptp(table.arrival)) if count else 0.0
+    gpus = int(demand.gpus.sum())
+    hours = np.nan_to_num(demand.least)
+    gang, most = _gangs(instance)
+    had = span / HOUR * demand.gpus
+    states = {state: trace.node_events.state.count(state) for state in ("up", "drain", "down")}
+    return TraceSummary(
+        name=instance.name,
+        jobs=count,
+        gpus=gpus,
+        first=float(table.arrival.min()) if count else None,
+        last=float(table.arrival.max()) if count else None,
+        span=span,
+        per_hour=_ratio(count - 1, span / HOUR),
+        gangs=_gang_parts(gang, most, hours),
+        workloads=_parts([workload.name for workload in instance.workloads], table.workload, hours),
+        tenants=_parts([tenant.name for tenant in instance.tenants], table.tenant, hours),
+        gpu_hours=float(hours.sum()),
+        gpu_hours_mean=float(np.nansum(demand.mean)),
+        load=_ratio(float(hours.sum()), float(had.sum())),
+        load_mean=_ratio(float(np.nansum(demand.mean)), float(had.sum())),
+        pools=tuple(
+            PoolDemand(pool.name, int(size), int(runnable), int(only), float(wanted), _ratio(float(wanted), float(own)))
+            for pool, size, runnable, only, wanted, own in zip(
+                instance.cluster.pools, demand.gpus, demand.runnable, demand.only, demand.wanted, had, strict=True
+            )
+        ),
+        durations=_quantiles(demand.seconds[demand.runs]),
+        deadlines=_deadlines(instance, demand),
+        regime_jobs=len(np.unique(trace.regimes.job)),
+        regime_changes=len(trace.regimes),
+        node_events={**states, "nodes": len(set(trace.node_events.node))},
+        nowhere=demand.nowhere,
+        demand=demand,
+        arrival=table.arrival,
+        gang=gang,
+    )
+
+
+def _ratio(value: float, by: float) -> float | None:
+    return value / by if by > 0 else None
+
+
+def _quantiles(values: FloatArray) -> dict[str, float | None]:
+    if not len(values):
+        return dict.fromkeys(QUANTILES)
+    found = np.quantile(values, list(QUANTILES.values()))
+    return dict(zip(QUANTILES, found.tolist(), strict=True))
+
+
+def _gangs(instance: Instance) -> tuple[FloatArray, FloatArray]:
+    """Fewest and most GPUs of each job, of explicit options times the share."""
+    table, options = instance.jobs_table, instance.options
+    low, high = table.gpus_min.astype(np.float64), table.gpus_max.astype(np.float64)
+    if len(options):
+        held, start = options.gpus * options.share, options.indptr[:-1]
+        explicit = np.flatnonzero(table.options >= 0)
+        low[explicit] = np.minimum.reduceat(held, start)[table.options[explicit]]
+        high[explicit] = np.maximum.reduceat(held, start)[table.options[explicit]]
+    return low, high
+
+
+def _gang_parts(low: FloatArray, high: FloatArray, hours: FloatArray) -> tuple[Part, ...]:
+    groups = group_rows([low, high], len(low))
+    order = np.lexsort((high[groups.first], low[groups.first]))
+    rows = groups.first[order]
+    names = [_range(a, b) for a, b in zip(low[rows].tolist(), high[rows].tolist(), strict=True)]
+    return _sums(names, groups.inverse, hours, order)
+
+
+def _range(low: float, high: float) -> str:
+    return f"{low:.6g}" if low == high else f"{low:.6g}-{high:.6g}"
+
+
+def _parts(names: Sequence[str], of_job: IntArray, hours: FloatArray) -> tuple[Part, ...]:
+    """Jobs by what they have, the most frequent first; those that have nothing are ``(none)``."""
+    if not names:
+        return ()
+    count = np.bincount(of_job + 1, minlength=len(names) + 1)
+    order = np.argsort(-count, kind="stable")
+    order = order[count[order] > 0]
+    every = ["(none)", *names]
+    return _sums([every[row] for row in order.tolist()], of_job + 1, hours, order)
+
+
+def _sums(names: Sequence[str], of_job: IntArray, hours: FloatArray, order: AnyArray) -> tuple[Part, ...]:
+    size = int(order.max(initial=-1)) + 1
+    jobs, total = np.bincount(of_job, minlength=size), np.bincount(of_job, weights=hours, minlength=size)
+    rows = zip(names, jobs[order].tolist(), total[order].tolist(), strict=True)
+    return tuple(Part(name, count, gpu_hours) for name, count, gpu_hours in rows)
+
+
+def _deadlines(instance: Instance, demand: Demand) -> DeadlineSummary:
+    table = instance.jobs_table
+    due = np.isfinite(table.deadline)
+    rated = due & demand.runs & (np.nan_to_num(demand.seconds) > 0)
+    tightness = (table.deadline[rated] - table.arrival[rated]) / demand.seconds[rated]
+    hopeless = int(np.count_nonzero(tightness < 1 - 1e-9))
+    quantiles = {"min": 0.0, "p10": 0.1, "p50": 0.5, "p90": 0.9}
+    values = np.quantile(tightness, list(quantiles.values())).tolist() if len(tightness) else [None] * len(quantiles)
+    return DeadlineSummary(
+        int(due.sum()), int((due & table.soft_deadline).sum()), hopeless, dict(zip(quantiles, values, strict=True))
+    )
