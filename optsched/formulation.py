@@ -149,7 +149,7 @@ class Formulation(ABC):
         return self.worth(program.value(x)) * program.dual_factor(x)
 
     def isolated_rates(self, C: Classes) -> FloatArray | None:
-        """steps/s at which schedulers count ``history.isolated_time``, shape (classes,); None where that is not read."""
+        """steps/s at which schedulers count ``history.isolated_time``, shape (classes,); None: it is not read."""
         return None
 
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:

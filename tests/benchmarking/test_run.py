@@ -86,6 +86,9 @@ def test_every_task_has_a_row_whatever_happens(tmp_path: Path) -> None:
     assert len(rows["large"]["x"]) == 3_000_000
     assert sorted(name for name, _ in heard) == sorted(rows) and [done for _, done in heard] == list(range(1, 15))
     child = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
+    until = time.monotonic() + 10.0
+    while child.exists() and child.read_text().split()[2] != "Z" and time.monotonic() < until:
+        time.sleep(0.05)
     assert not child.exists() or child.read_text().split()[2] == "Z"  # what a task started goes with it
 
 
