@@ -189,13 +189,11 @@ class _Round:
             order = np.lexsort((place, first, group)).astype(np.int64)
         busy = view.outside | view.awaits | (view.must & ~_members(rows, held, len(table)))
         urgent, free = group == STARVED, self._free(busy & view.must & ~view.outside)
-        shared = (rows.partner >= 0) & (rows.fraction > 0)
-        worth = None
-        if answer.place is None and shared.any():
-            worth = worth_of(rows, deficit, ahead, 1.0 + policy.hysteresis + cost)
-        return Claims(
-            C, rows, order, continues, held, urgent, busy, self._sharing(), free, uses_of(C), worth=worth
-        )  # fmt: skip
+        sharing, worth = self._sharing(), None
+        if answer.place is None and ((rows.partner >= 0) & (rows.fraction > 0)).any():
+            parts = (rows.partner < 0) & (sharing[rows.job] >= 0)  # of two that part only one can go on
+            worth = worth_of(rows, deficit, np.where(parts, 0.0, ahead), 1.0 + policy.hysteresis + cost)
+        return Claims(C, rows, order, continues, held, urgent, busy, sharing, free, uses_of(C), worth=worth)
 
     def _sharing(self) -> IntArray:
         """The job with which each stands in a pair now, -1 for none."""
