@@ -119,7 +119,7 @@ def falls_short(state: RoundState, solution: Any, rounds: int) -> float:
 
 @pytest.mark.parametrize("formulation", ["max-min-fairness", "water-filling"])
 def test_pairs_receive_their_allocation_within_a_few_rounds(formulation: str) -> None:
-    """Rows that are taken one by one, as they are due, fall short by more and more: 7 and 9 rounds in a hundred here."""
+    """Rows that are taken one by one, as they are due, fall short by more and more: 7 and 9 rounds in 100 here."""
     state, solution = received(TWO_KINDS, 100, formulation=formulation)
     assert (state.ledger.partner >= 0).any()
     assert falls_short(state, solution, 100) <= 4.0
