@@ -11,6 +11,9 @@ Webster's method of apportionment, and Gavel's priority x_r / f_r (`optsched.pla
 time stays meaningful when the allocation changes. With h_r > 0 a row that runs goes on until another one is owed h_r
 rounds more.
 
+Where jobs share GPUs, rows taken one by one get in each other's way; the rows of a round are then the set that is worth
+most (`optsched.rounds.exchange`), and what it leaves is taken in that order.
+
 Before all others go jobs that must not be stopped, then jobs that have waited longer than the policy's patience, the
 longest first. What is left over goes to jobs without a claim: first to those that run, then to the ones that have had
 least time, each in its fastest configuration that fits.
@@ -31,6 +34,7 @@ from optsched.placement.instant import FULL, Instant
 from optsched.placement.priority import SCRAMBLE, first_fit
 from optsched.placement.uses import Uses
 from optsched.program import SideRows
+from optsched.rounds.exchange import exchanged
 
 HELD, STARVED, DUE = 0, 1, 2
 """Groups of rows, one after the other."""
@@ -62,6 +66,8 @@ class Claims:
         Shares of the renewable resources that each class column holds.
     limits : Uses, A rows, optional
         Use of further limits.
+    worth : FloatArray, shape (A,), optional
+        What the rows are worth (`optsched.rounds.exchange.worth_of`), where they are not taken by their order alone.
     """
 
     classes: Classes
@@ -75,6 +81,7 @@ class Claims:
     free: FloatArray
     uses: Uses
     limits: Uses | None = None
+    worth: FloatArray | None = None
 
     @cached_property
     def instant(self) -> Instant:
@@ -131,6 +138,8 @@ def select(claims: Claims, most_displaced: int | None) -> IntArray:
         Running jobs that may have to make way for others, at most: the ones that are due first stay. Rows that are
         urgent need not ask.
     """
+    if claims.worth is not None:
+        claims = worth_most(claims, claims.worth)
     chosen = first_fit(claims.instant, claims.order, claims.free, claims.busy)
     if most_displaced is None:
         return chosen
@@ -158,6 +167,21 @@ def select(claims: Claims, most_displaced: int | None) -> IntArray:
     stay |= mine & claims.continues & ~(others[claims.rows.job] | others[claims.rows.partner]) & ~going[claims.rows.job]
     front = claims.first(stay).first(ahead).first(claims.held)
     return first_fit(front.instant, front.order, front.free, front.busy)
+
+
+def worth_most(claims: Claims, worth: FloatArray) -> Claims:
+    """The claims with the set that is worth most before all others but those that are held or urgent."""
+    firm = claims.held | claims.urgent
+    instant, free, busy = claims.instant, claims.free, claims.busy
+    ahead = first_fit(instant, claims.order[firm[claims.order]], free, busy)
+    if len(ahead):
+        beside = claims.beside(ahead, ahead)
+        free, busy = beside.free, beside.busy
+    order = claims.order[~firm[claims.order] & (worth[claims.order] > 0)]
+    order = order[np.argsort(-worth[order], kind="stable")]
+    mine = np.zeros(len(worth), bool)
+    mine[exchanged(instant, worth, order, free, busy)] = True
+    return claims.first(mine).first(firm)
 
 
 def displaced(claims: Claims, chosen: IntArray) -> BoolArray:

@@ -21,6 +21,7 @@ from optsched.program import SideRows
 from optsched.registry import load_solver
 from optsched.rounds.allocating import Answer, Memory, Recorded, allocate, check_names, keys_of, repaired
 from optsched.rounds.checking import broken_rules
+from optsched.rounds.exchange import worth_of
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.opening import StateSource, state_of
 from optsched.rounds.plan import Held, Plan, Verdict
@@ -195,7 +196,11 @@ class _Round:
             order = np.lexsort((place, first, group)).astype(np.int64)
         busy = view.outside | view.awaits | (view.must & ~_members(rows, held, len(table)))
         urgent, free = group == STARVED, self._free(busy & view.must & ~view.outside)
-        return Claims(C, rows, order, continues, held, urgent, busy, self._sharing(), free, uses_of(C))
+        sharing, worth = self._sharing(), None
+        if answer.place is None and ((rows.partner >= 0) & (rows.fraction > 0)).any():
+            parts = (rows.partner < 0) & (sharing[rows.job] >= 0)  # of two that part only one can go on
+            worth = worth_of(rows, deficit, np.where(parts, 0.0, ahead), 1.0 + policy.hysteresis + cost)
+        return Claims(C, rows, order, continues, held, urgent, busy, sharing, free, uses_of(C), worth=worth)
 
     def _sharing(self) -> IntArray:
         """The job with which each stands in a pair now, -1 for none."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from itertools import combinations_with_replacement
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,16 +19,17 @@ from optsched.rounds.state import RoundState
 from optsched.rounds.transitions import advanced, followed
 
 ROUNDS = 80
+PACKING = Path(__file__).parents[2] / "instances" / "packing.json"
 
 
 def received(document: dict[str, Any], rounds: int, **policy: Any) -> tuple[RoundState, Any]:
-    """The state after so many rounds in which nothing changes, and the first plan's solution."""
+    """The state after so many rounds in which nothing changes, and the last plan's solution."""
     state = RoundState.first(build_instance(document), RoundPolicy(progress=False, fill=False, **policy))
     solution = None
     for _ in range(rounds):
         plan = solve_round(state)
         assert plan.fallback is None
-        solution = plan.solution if solution is None else solution
+        solution = plan.solution
         following = followed(state, plan)
         state = advanced(following, following.until)
     return state, solution
@@ -80,23 +85,60 @@ def test_gangs_fall_short_by_what_no_rounds_can_give(formulation: str) -> None:
     assert (given - ran <= (1.0 - realised.scale) * given + 0.02).all()
 
 
-def test_pairs_fall_short_by_a_few_rounds_in_a_hundred() -> None:
-    """Rows that are due first are taken first, which packs pairs worse than the best pattern of rounds would.
-
-    Jobs that are to run all the time lose about 3 % of it here, whatever the hysteresis.
-    """
-    jobs = [{"workload": name} for name in ("a", "b", "a", "b", "a", "a", "b", "b")]
-    rates = {"a": {"v100": 4.0, "k80": 1.0}, "b": {"v100": 2.0, "k80": 1.5}}
-    pairs = [
-        {"workloads": ["a", "b"], "pool": pool, "throughput": [0.8 * rates[name][pool] for name in "ab"]}
+def pairs(kinds: dict[str, dict[str, float]], kept: Callable[[], float], **more: Any) -> dict[str, Any]:
+    """Workloads of rates by pool, any two of which share a GPU and keep such parts of their rates."""
+    shared = [
+        {"workloads": [a, b], "pool": pool, "throughput": [kept() * kinds[a][pool], kept() * kinds[b][pool]]}
         for pool in ("v100", "k80")
-    ]  # fmt: skip
-    packed = instance(jobs, workloads={name: {"throughput": rate} for name, rate in rates.items()}, colocation=pairs)
-    state, solution = received(packed, ROUNDS, formulation="water-filling")
-    given, ran = shares(state, ROUNDS)
-    assert (state.ledger.partner >= 0).any()
+        for a, b in combinations_with_replacement(kinds, 2)
+    ]
+    return {"workloads": {name: {"throughput": rate} for name, rate in kinds.items()}, "colocation": shared, **more}
+
+
+def packed(seed: int) -> dict[str, Any]:
+    """Jobs of a few kinds that share single GPUs, all of different worth."""
+    random = np.random.default_rng(seed)
+    kinds = {name: {pool: float(random.uniform(1, 10)) for pool in ("v100", "k80")} for name in "abcd"}
+    jobs = [{"workload": "abcd"[random.integers(4)], "weight": float(random.integers(1, 4))} for _ in range(15)]
+    return instance(jobs, **pairs(kinds, lambda: float(random.uniform(0.4, 0.95))))
+
+
+TWO_KINDS = instance(
+    [{"workload": name} for name in "ababaabb"],
+    **pairs({"a": {"v100": 4.0, "k80": 1.0}, "b": {"v100": 2.0, "k80": 1.5}}, lambda: 0.8),
+)
+
+
+def falls_short(state: RoundState, solution: Any, rounds: int) -> float:
+    """Rounds that the worst job lacks of what can be realised of its allocation."""
+    given, ran = shares(state, rounds)
     realised = optsched.realise(solution).rounds
-    assert (given - ran <= (1.0 - realised.scale) * given + 0.06).all()
+    assert realised is not None
+    return float((realised.scale * given - ran).max() * rounds)
+
+
+@pytest.mark.parametrize("formulation", ["max-min-fairness", "water-filling"])
+def test_pairs_receive_their_allocation_within_a_few_rounds(formulation: str) -> None:
+    """Rows that are taken one by one, as they are due, fall short by more and more: 7 and 9 rounds in 100 here."""
+    state, solution = received(TWO_KINDS, 100, formulation=formulation)
+    assert (state.ledger.partner >= 0).any()
+    assert falls_short(state, solution, 100) <= 4.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("formulation", ["max-min-fairness", "water-filling"])
+@pytest.mark.parametrize("seed", range(6))
+def test_pairs_receive_their_allocation_within_a_few_rounds_of_five_hundred(seed: int, formulation: str) -> None:
+    state, solution = received(packed(seed), 500, formulation=formulation)
+    assert (state.ledger.partner >= 0).any()
+    assert falls_short(state, solution, 500) <= 7.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("formulation", ["max-min-fairness", "water-filling"])
+def test_the_packing_instance_keeps_two_percent(formulation: str) -> None:
+    state, solution = received(json.loads(PACKING.read_text()), 500, formulation=formulation)
+    assert falls_short(state, solution, 500) <= 7.5
 
 
 @pytest.mark.slow
