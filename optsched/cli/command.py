@@ -19,7 +19,7 @@ COMMON = "Messages"
 
 ORDER = (
     "solve", "verify", "validate", "compare", "explain", "whatif", "pareto", "round", "replay", "top",
-    "bench", "profile", "plot", "export", "import", "generate", "trace", "model", "formulations", "solvers",
+    "simulate", "bench", "profile", "plot", "export", "import", "generate", "trace", "model", "formulations", "solvers",
     "instances", "doctor",
 )  # fmt: skip
 

@@ -27,6 +27,7 @@ from optsched.cli import (
     profile,
     replay,
     round,
+    simulate,
     solve,
     solvers,
     top,
@@ -86,6 +87,7 @@ def build_app() -> typer.Typer:
     add_command(app, "round", round.plan_round, round.EXAMPLES)
     add_command(app, "replay", replay.replay, replay.EXAMPLES)
     add_command(app, "top", top.top, top.EXAMPLES)
+    add_command(app, "simulate", simulate.simulate, simulate.EXAMPLES)
     add_command(app, "bench", bench.bench, bench.EXAMPLES)
     add_command(app, "profile", profile.profile, profile.EXAMPLES)
     add_command(app, "export", export.export, export.EXAMPLES)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -107,6 +109,18 @@ class Trace:
     def name(self) -> str:
         """The name of the instance."""
         return self.instance.name
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the content; that of a trace in which nothing happens besides is its instance's."""
+        regimes, events = self.regimes, self.node_events
+        if not len(regimes) and not len(events):
+            return self.instance.sha256
+        found = hashlib.sha256(self.instance.sha256.encode())
+        for column in (regimes.job, regimes.after, regimes.workload, events.at):
+            found.update(column.tobytes() + b"|")
+        found.update("|".join((*events.node, *events.state)).encode())
+        return found.hexdigest()
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Trace:

@@ -1,0 +1,136 @@
+"""Sweeps of simulations: a trace x policies x seeds, as the tasks of a sweep, and their worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from optsched.api import write_atomically
+from optsched.assembly import opened
+from optsched.benchmarking.run import Sweep, run_tasks
+from optsched.benchmarking.task import Task, canonical
+from optsched.errors import UsageError
+from optsched.instance.reading import validate
+from optsched.registry import load_formulation, load_solver
+from optsched.rounds.allocating import check_policy
+from optsched.rounds.policy import RoundPolicy
+from optsched.simulation import SimulationOptions, simulate
+from optsched.simulation.files import simulation_bytes
+from optsched.simulation.simulate import label, policy_of
+from optsched.traces import Trace, load_trace
+
+
+@dataclass(frozen=True)
+class Simulations:
+    """A sweep of simulations.
+
+    Attributes
+    ----------
+    trace : Trace
+    source : str
+        What it is read from by the processes that simulate.
+    policies : sequence of mappings
+        Documents of `RoundPolicy`.
+    seeds : sequence of int
+    options : mapping
+        `SimulationOptions`, apart from the seed.
+    models : mapping
+        ``performance`` and ``truth`` (`simulate`).
+    rho : str
+    unfair : float
+        See `optsched.simulation.metrics.metrics`.
+    keep : str, optional
+        Folder into which every simulation is written.
+    """
+
+    trace: Trace
+    source: str
+    policies: Sequence[Mapping[str, Any]]
+    seeds: Sequence[int] = (0,)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    models: Mapping[str, Any] = field(default_factory=dict)
+    rho: str = "isolated"
+    unfair: float = 1.0
+    keep: str | None = None
+
+    def tasks(self) -> list[Task]:
+        """The tasks in the order of the final table; raises `UsageError` and `InvalidInput`."""
+        validate(SimulationOptions, dict(self.options), "options")
+        for model in self.models.values():
+            opened(self.trace.instance, model)
+        known: set[str] = set()
+        for policy in self.policies:
+            check_policy(policy_of(policy), self.trace.instance)
+            if (text := canonical(dict(policy))) in known:
+                raise UsageError(f"policy {label(policy_of(policy))} is given twice")
+            known.add(text)
+        return [self._task(policy, seed) for policy in self.policies for seed in self.seeds]
+
+    def _task(self, policy: Mapping[str, Any], seed: int) -> Task:
+        spec = {
+            "trace": self.source,
+            "sha256": self.trace.sha256,
+            "policy": dict(policy),
+            "options": {**self.options, "seed": seed},
+            "models": dict(self.models),
+            "rho": self.rho,
+            "unfair": self.unfair,
+            "keep": self.keep,
+        }
+        labels = {"trace": self.trace.name, "policy": words_of(policy), "seed": seed}
+        return Task.of(spec, labels)
+
+    def file_of(self, policy: Mapping[str, Any], seed: int) -> Path | None:
+        """Where the simulation of a policy and a seed is kept."""
+        return None if self.keep is None else kept_file(self.keep, words_of(policy), seed)
+
+    def run(self, **how: Any) -> Sweep:
+        """Do the tasks; see `run_tasks` for how."""
+        return run_tasks(self.tasks(), simulate_task, prepare=prepare_simulation, kind="simulate", **how)
+
+
+def words_of(policy: Mapping[str, Any]) -> str:
+    """A policy in a few words: its name, options, and what else is not as usual."""
+    made = policy_of(policy)
+    rest = {name: value for name, value in policy.items() if name not in ("formulation", "ranking", "options")}
+    more = ",".join(f"{name}={value}" for name, value in rest.items())
+    return label(made) + (f" [{more}]" if more else "")
+
+
+def kept_file(folder: str | Path, policy: str, seed: int) -> Path:
+    """The file of a simulation in a folder."""
+    plain = "".join(letter if letter.isalnum() or letter in "-_=." else "_" for letter in policy).strip("_")
+    return Path(folder) / f"{plain}-{seed}.npz"
+
+
+def prepare_simulation(spec: Mapping[str, Any]) -> None:
+    """Import what a task needs."""
+    policy = policy_of(spec["policy"])
+    if policy.ranking is None:
+        load_formulation(policy.formulation)
+    load_solver("highs").version()
+
+
+def simulate_task(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Do one simulation; `Simulations` makes the content."""
+    trace = load_trace(spec["trace"])
+    if trace.sha256 != spec["sha256"]:
+        raise UsageError(f"{spec['trace']} has changed since the sweep began")
+    policy: RoundPolicy = policy_of(spec["policy"])
+    simulation = simulate(trace, policy, **spec["models"], **spec["options"])
+    if spec["keep"] is not None:
+        path = kept_file(spec["keep"], words_of(spec["policy"]), spec["options"]["seed"])
+        write_atomically(path, simulation_bytes(simulation))
+    table = trace.instance.jobs_table
+    return {
+        "sha256": spec["sha256"],
+        "n": len(table),
+        "m": len(trace.instance.cluster.pools),
+        "mode": spec["options"].get("mode", "rounds"),
+        "settings": canonical({name: value for name, value in spec["options"].items() if name != "seed"}),
+        "status": "ok",
+        **simulation.metrics(rho=spec["rho"], unfair=spec["unfair"]),
+        "notices": "; ".join(simulation.notices),
+    }

@@ -1,0 +1,137 @@
+"""``optsched simulate``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from optsched.cli import values
+from optsched.cli.options import OUTPUT, Json, ModelFile, check_inputs
+from optsched.cli.shell import INTERRUPTED, Shell, check_target
+from optsched.cli.simulate_options import Conditions, Simulated, options_of, policies_of
+from optsched.cli.sweep_options import RUNNING, Running, begin_anew, interrupted_words, lines_file
+
+EXAMPLES = """
+    optsched simulate trace.json --policy max-min-fairness --policy srtf --policy tiresias
+    optsched simulate trace.json -p water-filling:hysteresis=0.5 --seeds 5 --noise 0.1 --jobs 2 -o results.csv
+    optsched simulate trace.json -p finish-time-fairness --mode gavel --json
+    optsched simulate trace.json -p max-min-fairness --failures 100 --restart-cost 30s --keep runs/
+"""
+
+
+def simulate(
+    shell: Shell,
+    trace: Annotated[
+        str, typer.Argument(metavar="TRACE", help="Trace or instance: file (json, yaml, npz), or @name.")
+    ],
+    simulated: Simulated,
+    conditions: Conditions,
+    running: Running,
+    model: ModelFile = None,
+    time_limit: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Of a simulation.", rich_help_panel=RUNNING)
+    ] = None,
+    memory_limit: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Of a simulation.", rich_help_panel=RUNNING)
+    ] = None,
+    rho: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND", rich_help_panel=OUTPUT, show_default=True,
+            help="Finish-time ratio: isolated (Themis), contention (Sia) or static (Shockwave).",
+        ),
+    ] = "isolated",
+    unfair: Annotated[
+        str, typer.Option(metavar="R", help="A larger ratio is unfair.", rich_help_panel=OUTPUT, show_default=True)
+    ] = "1",
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT,
+            help="FILE.csv or .json, with rows as they come in FILE.jsonl; or that alone.",
+        ),
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Keep every simulation there (npz).", rich_help_panel=OUTPUT),
+    ] = None,
+    as_json: Json = False,
+) -> int:  # fmt: skip
+    """Let policies schedule the jobs of a trace, from the first arrival to the last end, and compare what comes of it.
+
+    The same command goes on where it was interrupted or killed, and ends with the same table.
+
+    Exit codes: 0 every simulation came to its end, else the code of the first that failed, 130 interrupted; what there
+    is is kept.
+    """
+    check_inputs(trace=trace, model=model, truth=conditions.truth)
+    processes = values.whole(running.jobs, "--jobs") or 0
+    options, policies = options_of(simulated, conditions), policies_of(simulated.policy)
+    lines = lines_file(output)
+    from optsched.benchmarking.simulations import Simulations
+    from optsched.benchmarking.sources import seeds_of
+    from optsched.benchmarking.table import rows_document, write_table
+    from optsched.cli.progress import progress
+    from optsched.cli.simulate_view import simulate_view
+    from optsched.cli.sweep_progress import sweep_line
+    from optsched.traces import load_trace
+
+    with progress(shell, "reading"):
+        loaded = load_trace(trace)
+    models = {name: value for name, value in (("performance", model), ("truth", conditions.truth)) if value}
+    sweep_of = Simulations(
+        loaded, trace, policies, seeds_of(values.value(simulated.seeds), 0, "--seeds"), options, models,
+        _kind_of_ratio(rho), values.real(unfair, "--unfair") or 0.0, _folder(keep),
+    )  # fmt: skip
+    tasks = sweep_of.tasks()
+    if lines is not None and not running.resume:
+        begin_anew(lines)
+    with sweep_line(shell) as line:
+        sweep = sweep_of.run(
+            processes=processes, results_file=lines, append=running.append, retry=running.retry,
+            time_limit=values.duration(time_limit, "--time-limit"),
+            memory_limit=values.size(memory_limit, "--memory-limit"), on_start=line.on_start,
+        )  # fmt: skip
+    rows: list[dict[str, Any]] = [dict(row) for row in sweep.rows]
+    if output is not None and not output.endswith(".jsonl") and rows:
+        write_table(rows, output)
+    if as_json:
+        shell.document(rows_document(rows))
+    elif not shell.quiet:
+        shell.print(*simulate_view(loaded, rows))
+        if output is not None and rows:
+            shell.tell("")
+            shell.tell(f"results written to {output}")
+    if sweep.interrupted:
+        shell.complain(interrupted_words(len(rows), len(tasks), output))
+        return INTERRUPTED
+    codes = [int(row.get("exit_code") or 1) for row in rows if row["status"] != "ok"]
+    return codes[0] if codes else 0
+
+
+def _kind_of_ratio(text: str) -> str:
+    from typing import get_args
+
+    from optsched.errors import UsageError
+    from optsched.simulation.fairness import RHO
+
+    if text not in get_args(RHO):
+        raise UsageError(f"--rho: found {text!r}, expected one of {', '.join(get_args(RHO))}")
+    return text
+
+
+def _folder(keep: str | None) -> str | None:
+    """The folder for simulations, made if it is not there."""
+    if keep is None:
+        return None
+    from pathlib import Path
+
+    from optsched.errors import UsageError
+
+    try:
+        Path(keep).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--keep: {keep}: {error.strerror}") from None
+    check_target(str(Path(keep) / "x.npz"))
+    return keep

@@ -1,0 +1,98 @@
+"""Simulations as files: one npz with the trace and all that came of it, so that it can be looked at later."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from optsched.arrays import AnyArray
+from optsched.errors import InvalidInput
+from optsched.instance import instance_bytes
+from optsched.instance.archive import from_npz
+from optsched.instance.documents import Document, Name, PlainObject, Tuple
+from optsched.instance.reading import named, parse_json, read_bytes, validate
+from optsched.npz import unzip_arrays, zip_arrays
+from optsched.simulation.result import JobLog, RoundLog, Segments, Simulation
+from optsched.traces import NodeEvents, Regimes, Trace
+
+ARCHIVE = "optsched-simulation/1"
+Part = TypeVar("Part", JobLog, RoundLog, Segments, Regimes)
+
+
+class SimulationHeader(Document):
+    """What the file says outside its arrays."""
+
+    archive: Literal["optsched-simulation/1"]
+    policy: str
+    options: PlainObject
+    notices: Tuple[str]
+    nodes: Tuple[Name]
+    states: Tuple[Name]
+
+
+def simulation_bytes(simulation: Simulation) -> bytes:
+    """A simulation as the bytes of an npz file; equal simulations give equal bytes, wall times apart."""
+    trace = simulation.trace
+    header = {
+        "archive": ARCHIVE,
+        "policy": simulation.policy,
+        "options": dict(simulation.options),
+        "notices": list(simulation.notices),
+        "nodes": list(trace.node_events.node),
+        "states": list(trace.node_events.state),
+    }
+    arrays: dict[str, AnyArray] = {
+        "header": _text(json.dumps(header)),
+        "instance": np.frombuffer(instance_bytes(trace.instance, "npz"), np.uint8),
+        "node_events.at": trace.node_events.at,
+        "measured": simulation.measured,
+    }
+    arrays |= _columns("regimes", trace.regimes) | _columns("jobs", simulation.jobs)
+    arrays |= _columns("rounds", simulation.rounds) | _columns("segments", simulation.segments)
+    return zip_arrays(arrays)
+
+
+def read_simulation(path: str | Path) -> Simulation:
+    """Read what `simulation_bytes` made; raises `InvalidInput`."""
+    data = read_bytes(Path(path))
+    with named(path):
+        try:
+            arrays = unzip_arrays(io.BytesIO(data))
+            header = validate(SimulationHeader, parse_json(arrays["header"].tobytes(), "header"), "header")
+            instance = from_npz(arrays["instance"].tobytes())
+            events = NodeEvents(arrays["node_events.at"], header.nodes, header.states)
+            trace = Trace(instance, _part(Regimes, "regimes", arrays), events)
+            jobs = _part(JobLog, "jobs", arrays)
+            rounds = _part(RoundLog, "rounds", arrays)
+            segments = _part(Segments, "segments", arrays)
+            measured = arrays["measured"]
+        except (ValueError, KeyError) as error:
+            raise InvalidInput("", f"no simulation ({error})", f"an npz file of {ARCHIVE}") from None
+        count = len(instance.jobs_table)
+        if len(measured) != count or len(jobs.finish) != count:
+            raise InvalidInput("jobs", f"{len(jobs.finish)} jobs", f"the {count} of the instance")
+        return Simulation(trace, header.policy, header.options, measured, jobs, rounds, segments, header.notices)
+
+
+def _columns(name: str, part: Regimes | JobLog | RoundLog | Segments) -> dict[str, AnyArray]:
+    return {f"{name}.{field.name}": getattr(part, field.name) for field in fields(part)}
+
+
+def _part(kind: type[Part], name: str, arrays: dict[str, AnyArray]) -> Part:
+    columns: dict[str, Any] = {field.name: arrays[f"{name}.{field.name}"] for field in fields(kind)}
+    return kind(**columns)
+
+
+def _text(text: str) -> AnyArray:
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def without_times(simulation: Simulation) -> Simulation:
+    """The same simulation without wall times, which no two runs share."""
+    rounds = simulation.rounds
+    return replace(simulation, rounds=replace(rounds, seconds=np.zeros(len(rounds))))

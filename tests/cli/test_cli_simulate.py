@@ -1,0 +1,93 @@
+"""``optsched simulate``: tables, resumed sweeps, wrong words."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optsched.simulation.files import read_simulation
+
+TRACE = {
+    "format": "optsched-instance/1",
+    "name": "three",
+    "round": 100.0,
+    "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 1}]},
+    "jobs": [{"id": f"j{row}", "steps": 150.0, "throughput": {"p": 1.0}, "arrival": 10.0 * row} for row in range(3)],
+}
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("trace.json").write_text(json.dumps(TRACE))
+    return "trace.json"
+
+
+def test_policies_side_by_side(run: Any, trace: str) -> None:
+    done = run("simulate", trace, "-p", "fifo", "-p", "srtf:hysteresis=0", "--keep", "runs", "-o", "rows.csv")
+    assert done.code == 0
+    assert "three: 3 jobs on 1 GPU" in done.out
+    assert "fifo" in done.out and "srtf" in done.out
+    rows = list(csv.DictReader(Path("rows.csv").read_text().splitlines()))
+    assert [row["policy"] for row in rows] == ["fifo", "srtf [hysteresis=0]"]
+    assert rows[0]["makespan"] == "550.0"
+    kept = read_simulation("runs/fifo-0.npz")
+    assert kept.jobs.finish.tolist() == [150.0, 350.0, 550.0]
+    again = run("simulate", trace, "-p", "fifo", "-p", "srtf:hysteresis=0", "--keep", "runs", "-o", "rows.csv")
+    assert "2 of 2 tasks have a row in rows.jsonl: they are not done again" in again.err
+
+
+def test_machine_readable(run: Any, trace: str) -> None:
+    done = run("simulate", trace, "-p", "fifo", "--seeds", "2", "--noise", "0.2", "--json")
+    document = json.loads(done.out)
+    assert [row["seed"] for row in document["rows"]] == [0, 1]
+    assert document["rows"][0]["mean_jct"] != document["rows"][1]["mean_jct"]
+
+
+def test_a_policy_file(run: Any, trace: str) -> None:
+    Path("policy.json").write_text(json.dumps({"ranking": "srtf", "patience": 3}))
+    done = run("simulate", trace, "-p", "policy.json", "--json")
+    assert json.loads(done.out)["rows"][0]["policy"] == "srtf [patience=3]"
+
+
+def test_a_simulation_that_fails_is_a_row_and_an_exit_code(run: Any, trace: str) -> None:
+    done = run("simulate", trace, "-p", "srtf", "-p", "fifo", "--mode", "gavel", "-o", "rows.json")
+    assert done.code == 2
+    assert "srtf is a ranking: use mode rounds" in done.out
+    rows = json.loads(Path("rows.json").read_text())["rows"]
+    assert [row["status"] for row in rows] == ["error", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["-p", "nonesuch"], 2, "--policy: unknown policy 'nonesuch', expected one of "),
+        (["-p", "fifo", "-p", "fifo"], 2, "policy fifo is given twice"),
+        (["-p", "fifo:variant=7"], 2, "option of fifo: variant: found 7"),
+        (["--mode", "magic"], 3, 'options.mode: found "magic"'),
+        (["--noise", "x"], 2, "--noise: found 'x', expected a number"),
+        (["--seeds", "0"], 2, "--seeds: found 0"),
+        (["--rho", "none"], 2, "--rho: found 'none', expected one of isolated, contention, static"),
+        (["--warm-up", "2"], 3, "options.warm_up"),
+        (["-o", "rows.txt"], 2, "rows.txt"),
+        (["--keep", "trace.json"], 2, "--keep: trace.json: File exists"),
+        (["--truth", "nofile.json"], 3, "nofile.json"),
+    ],
+)
+def test_wrong_words(run: Any, trace: str, words: list[str], code: int, message: str) -> None:
+    done = run("simulate", trace, *words)
+    assert done.code == code
+    assert message in done.err
+    assert done.err.count("\n") == 1
+    assert not Path("rows.jsonl").exists()
+
+
+def test_a_broken_trace(run: Any, trace: str) -> None:
+    Path("broken.json").write_text('{"format": "optsched-trace/1", "instance": {}}')
+    done = run("simulate", "broken.json")
+    assert done.code == 3
+    assert "broken.json: instance.format: found nothing" in done.err
