@@ -137,12 +137,12 @@ class Fluid:
         shared = np.flatnonzero(shares.partner >= 0)
         entry = np.concatenate([np.arange(len(shares.job)), shared])
         job = np.concatenate([shares.job, shares.partner[shared]])
-        part = (shares.fraction * np.where(shares.partner >= 0, 0.5, 1.0))[entry]
+        share = np.where(shares.partner >= 0, 0.5, 1.0)[entry]
         first = np.isnan(self.recorder.first_start[job])
         return self.recorder.stint(
             Stint(
-                job, shares.pool[entry], shares.gpus[entry], shares.nodes[entry], np.full(len(job), -1), part,
-                np.full(len(job), now), np.full(len(job), until), _once(job, first), np.zeros(len(job)),
+                job, shares.pool[entry], shares.gpus[entry], shares.nodes[entry], np.full(len(job), -1), share,
+                shares.fraction[entry], np.full(len(job), now), np.full(len(job), until), _once(job, first), np.zeros(len(job)),
             )
         )  # fmt: skip
 

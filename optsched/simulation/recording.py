@@ -21,8 +21,9 @@ class Stint:
     ----------
     job, pool, gpus, nodes, first_gpu : IntArray
         As in `Segments`.
-    share : FloatArray
-        Part of its GPUs that counts as the job's own: a half where two jobs share them.
+    share, time : FloatArray
+        Part of its GPUs that counts as the job's own, a half where two jobs share them; and part of the time for which
+        it has them, less than 1 in fluid mode only.
     start, end : FloatArray
         Seconds; the GPUs are held in between.
     fresh : IntArray
@@ -37,6 +38,7 @@ class Stint:
     nodes: IntArray
     first_gpu: IntArray
     share: FloatArray
+    time: FloatArray
     start: FloatArray
     end: FloatArray
     fresh: IntArray
@@ -61,13 +63,17 @@ class Recorder:
     def stint(self, stint: Stint) -> FloatArray:
         """What ran for some time; returns GPU seconds by pool."""
         seconds = stint.end - stint.start
-        gpu_seconds = seconds * stint.gpus * stint.share
+        gpu_seconds = seconds * stint.time * stint.gpus * stint.share
         job = stint.job
-        self.held[job] += seconds
-        self.gpu_seconds[job] += gpu_seconds
-        self.cost[job] += gpu_seconds * self._price[stint.pool] / SECONDS_PER_HOUR
-        self.starts[job] += stint.fresh
-        self.restoring[job] += np.minimum(stint.restoring, seconds) * stint.gpus * stint.share
+        count = len(self.held)
+        for total, more in (
+            (self.held, seconds * stint.time),
+            (self.gpu_seconds, gpu_seconds),
+            (self.cost, gpu_seconds * self._price[stint.pool] / SECONDS_PER_HOUR),
+            (self.restoring, np.minimum(stint.restoring, seconds) * stint.gpus * stint.share),
+        ):
+            total += np.bincount(job, more, minlength=count)  # a job may have several parts in fluid mode
+        self.starts += np.bincount(job, stint.fresh, minlength=count).astype(np.int64)
         self.first_start[job] = np.fmin(self.first_start[job], stint.start)
         if self._stints is not None and len(job):
             self._stints.append(stint)

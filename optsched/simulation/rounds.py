@@ -137,7 +137,7 @@ class Rounds:
         shared = running.partner >= 0
         stint = Stint(
             job, running.pool, running.gpus, running.nodes, running.first_gpu, np.where(shared, 0.5, 1.0),
-            np.full(len(job), now), ends, running.fresh.astype(np.int64),
+            np.ones(len(job)), np.full(len(job), now), ends, running.fresh.astype(np.int64),
             np.clip(world.resumes[job] - now, 0.0, None),
         )  # fmt: skip
         return self.recorder.stint(stint), until

@@ -23,6 +23,16 @@ def test_equal_jobs_share_until_one_is_done(make: Make) -> None:
     assert result.metrics()["utilisation"] == pytest.approx(1.0)
 
 
+def test_a_job_on_several_pools_has_all_its_parts_counted(make: Make) -> None:
+    """Two equal jobs on one GPU of p and one of q: half of the time on each, so both are always in use."""
+    jobs = [{"id": name, "steps": 300.0, "throughput": {"p": 2.0, "q": 1.0}} for name in ("a", "b")]
+    result = simulate(make(jobs, {"p": 1, "q": 1}), "isolated", mode="fluid")
+    assert result.jobs.finish == pytest.approx([200.0, 200.0])
+    assert result.jobs.gpu_seconds == pytest.approx([200.0, 200.0])
+    assert result.jobs.held == pytest.approx([200.0, 200.0])
+    assert result.jobs.starts.tolist() == [1, 1]
+
+
 def test_a_job_that_comes_takes_its_part_at_once(make: Make) -> None:
     """a has 50 of 100 steps at 50 s; then both have half of the time."""
     jobs = [
