@@ -39,7 +39,10 @@ if TYPE_CHECKING:
         pareto,
         whatif,
     )
+    from optsched.simulation.result import Simulation
+    from optsched.simulation.simulate import simulate
     from optsched.solution import Solution
+    from optsched.traces import Trace, load_trace
     from optsched.verify import verify
 
 __version__ = "0.1.0"
@@ -55,7 +58,9 @@ _HOME = {
     "RoundPolicy": "optsched.rounds.policy",
     "RoundState": "optsched.rounds.state",
     "Scheduler": "optsched.rounds.scheduler",
+    "Simulation": "optsched.simulation.result",
     "Solution": "optsched.solution",
+    "Trace": "optsched.traces",
     "WhatIf": "optsched.sensitivity",
     "capacity_curve": "optsched.sensitivity",
     "capacity_ranging": "optsched.sensitivity",
@@ -70,6 +75,7 @@ _HOME = {
     "fit_pairs": "optsched.fitting",
     "fit_parameter_server": "optsched.performance.parameter_server_fit",
     "load": "optsched.api",
+    "load_trace": "optsched.traces",
     "pareto": "optsched.sensitivity",
     "place": "optsched.api",
     "predict_times": "optsched.fitting",
@@ -77,6 +83,7 @@ _HOME = {
     "read_profiles": "optsched.formats.profiles",
     "realise": "optsched.api",
     "replay": "optsched.rounds.recovery",
+    "simulate": "optsched.simulation.simulate",
     "solve": "optsched.api",
     "solve_program": "optsched.direct",
     "solve_round": "optsched.rounds.solve_round",
@@ -97,7 +104,9 @@ __all__ = [
     "RoundPolicy",
     "RoundState",
     "Scheduler",
+    "Simulation",
     "Solution",
+    "Trace",
     "WhatIf",
     "__version__",
     "capacity_curve",
@@ -113,6 +122,7 @@ __all__ = [
     "fit_pairs",
     "fit_parameter_server",
     "load",
+    "load_trace",
     "pareto",
     "place",
     "predict_times",
@@ -120,6 +130,7 @@ __all__ = [
     "read_profiles",
     "realise",
     "replay",
+    "simulate",
     "solve",
     "solve_program",
     "solve_round",

@@ -142,7 +142,8 @@ class Fluid:
         return self.recorder.stint(
             Stint(
                 job, shares.pool[entry], shares.gpus[entry], shares.nodes[entry], np.full(len(job), -1), share,
-                shares.fraction[entry], np.full(len(job), now), np.full(len(job), until), _once(job, first), np.zeros(len(job)),
+                shares.fraction[entry], np.full(len(job), now), np.full(len(job), until), _once(job, first),
+                np.zeros(len(job)),
             )
         )  # fmt: skip
 

@@ -338,8 +338,8 @@ class GavelRounds:
         return self.recorder.stint(
             Stint(
                 np.concatenate([job, partner[pairs]]), placed.pool[both], self._gang[job][both], nodes[both],
-                first[both], np.where(pairs, 0.5, 1.0)[both], np.ones(len(both)), np.full(len(both), now), ends[both], fresh[both],
-                cost[both],
+                first[both], np.where(pairs, 0.5, 1.0)[both], np.ones(len(both)), np.full(len(both), now), ends[both],
+                fresh[both], cost[both],
             )
         )  # fmt: skip
 
