@@ -54,6 +54,7 @@ class Rounds:
         self.arrived = np.zeros(len(self.arrival), bool)
         self.gone = np.zeros(len(self.arrival), bool)
         self.begun = np.full(len(self.arrival), np.nan)
+        self._settled: Running | None = None
 
     def run(self) -> None:
         """Everything, until all jobs are complete, or nothing can happen any more."""
@@ -71,15 +72,12 @@ class Rounds:
                 self._idle(now, ahead)
                 now, grid = ahead, ahead  # a scheduler without jobs wakes when one comes
                 continue
-            started = time.perf_counter()
-            plan, solved = self.scheduled.plan(now)
-            seconds = time.perf_counter() - started
-            running = self.scheduled.running(plan)
+            running, solved, fallback, seconds = self._planned(now)
             while grid <= now + EARLY * length:
                 grid += length
             until = min(grid, end)
             busy, until = self._carry_out(running, now, until)
-            self._record(running, busy, now, until, seconds, solved, plan.fallback is not None)
+            self._record(running, busy, now, until, seconds, solved, fallback)
             idle = idle + 1 if not len(running.job) else 0
             if idle > IDLE_ROUNDS and not self._lies_ahead():
                 waiting = len(self.scheduled.rows)
@@ -88,6 +86,18 @@ class Rounds:
             now = until
         if not self.gone.all() and now >= end:
             self.notices.append(f"ended at {end - self.origin:g} s after the first arrival, as asked for")
+
+    def _planned(self, now: float) -> tuple[Running, bool, bool, float]:
+        """What runs from now on, whether an allocation was made for it, whether that failed, and seconds it took."""
+        if self._settled is not None and self.scheduled.holds:
+            return self._settled, False, False, 0.0
+        started = time.perf_counter()
+        plan, solved = self.scheduled.plan(now)
+        seconds = time.perf_counter() - started
+        running = self.scheduled.running(plan)
+        still = replace(running, fresh=np.zeros(len(running.job), bool))
+        self._settled = still if self.scheduled.settled(plan) else None
+        return running, solved, plan.fallback is not None, seconds
 
     def _lies_ahead(self) -> bool:
         return bool((~self.arrived).any()) or self.changes.lies_ahead

@@ -116,6 +116,7 @@ class Scheduled:
 
     def interrupted(self, jobs: BoolArray) -> None:
         """Jobs (a mask of those of the trace) do not run any more."""
+        self._memory.answer = None
         self.living.state = stopped(self.state, jobs[self.rows])
 
     def observe(self, job: IntArray, rate: FloatArray) -> None:
@@ -143,6 +144,21 @@ class Scheduled:
         state, plan = self.living.planned(now, memory=self._memory if self._lasting else None)
         self.living.follow(state, plan)
         return plan, solved
+
+    def settled(self, plan: Plan) -> bool:
+        """Whether the next plan would say the same, as long as nothing happens.
+
+        The allocation holds, every job runs, each in the one row that it has in the allocation: nobody waits, and
+        nobody has anywhere else to go. What is owed and received meanwhile is added up when the next plan is made.
+        """
+        ledger = plan.ledger
+        everybody = len(plan.running) == len(self.rows)
+        return self.holds and everybody and bool((ledger.runs == (ledger.fraction > 0)).all())
+
+    @property
+    def holds(self) -> bool:
+        """Whether the last allocation still holds."""
+        return self._lasting and self._memory.answer is not None
 
     def running(self, plan: Plan) -> Running:
         """What runs by a plan."""

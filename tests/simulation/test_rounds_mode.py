@@ -213,6 +213,24 @@ def test_an_allocation_that_still_holds_is_not_solved_again(make: Make, monkeypa
     assert np.array_equal(lasting.jobs.finish, again.jobs.finish)
 
 
+def test_rounds_in_which_nothing_can_change_are_not_planned(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs on GPUs of their own, at times more of them than GPUs: the same as with a plan every round."""
+    random = np.random.default_rng(4)
+    jobs = [
+        job(f"j{row}", float(random.integers(900, 4000)), arrival=float(row * 700)) for row in range(12)
+    ]  # fmt: skip
+    events = [{"at": 2110.0, "node": "p-1", "state": "down"}, {"at": 2600.0, "node": "p-1", "state": "up"}]
+    trace = make(jobs, {"p": 4}, node_events=events)
+    quick = simulate(trace, restart_cost=7.0)
+    assert (quick.rounds.seconds == 0.0).any()
+    monkeypatch.setattr("optsched.simulation.scheduled.Scheduled.settled", lambda *_: False)
+    slow = simulate(trace, restart_cost=7.0)
+    assert (slow.rounds.seconds > 0.0).all()
+    assert np.array_equal(quick.jobs.finish, slow.jobs.finish)
+    assert np.array_equal(quick.jobs.starts, slow.jobs.starts)
+    assert np.array_equal(quick.rounds.busy, slow.rounds.busy)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
