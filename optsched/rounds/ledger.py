@@ -121,6 +121,11 @@ class Ledger:
         carried = _carried(self, ~kept)
         return Ledger(self.key[kept], self.fraction[kept], self.owed[kept], self.received[kept], rows[kept], carried)
 
+    def runs_whole(self, jobs: BoolArray) -> BoolArray:
+        """Mask of the rows that run and whose jobs are all of this mask, shape (E,)."""
+        mask = np.append(jobs, True)
+        return np.asarray(self.runs & mask[self.job] & mask[self.partner])
+
     @property
     def deficit(self) -> FloatArray:
         """Seconds that each row is owed, negative if it is ahead; shape (E,)."""

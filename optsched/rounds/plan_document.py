@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from optsched.instance.documents import Document
-from optsched.rounds.plan import Action, Decision, Plan, Verdict
+from optsched.rounds.plan import RUNS, Action, Decision, Plan, Verdict
 
 FORMAT = "optsched-plan/1"
 
@@ -21,7 +21,11 @@ class Instance(Document):
 
 
 class Seated(Document):
-    """A job that runs: its GPUs, as ``node/index`` and by node, since when, and steps/s that it is reckoned to make."""
+    """A job that runs: its GPUs, as ``node/index`` and by node, since when, and steps/s that it is reckoned to make.
+
+    Where its configuration is more than GPUs: its share of each, the place in its own list of options, its workers and
+    servers.
+    """
 
     job: str
     pool: str | None
@@ -29,6 +33,10 @@ class Seated(Document):
     nodes: dict[str, list[int]]
     since: float | None
     throughput: float | None
+    share: float = 1.0
+    option: int | None = None
+    workers: int = 0
+    servers: int = 0
     reason: str | None = None
 
 
@@ -40,12 +48,16 @@ class Waiting(Document):
 
 
 class Step(Document):
-    """One step of the way from what runs now to the plan."""
+    """One step of the way from what runs now to the plan, and of a start how the job is to run."""
 
     kind: Literal["stop", "start"]
     job: str
-    pool: str
+    pool: str | None
     gpus: list[str]
+    share: float = 1.0
+    option: int | None = None
+    workers: int = 0
+    servers: int = 0
 
 
 class AllocationEntry(Document):
@@ -174,20 +186,21 @@ def metrics(plan: Plan) -> dict[str, Any]:
 
 def _seated(plan: Plan, items: tuple[Decision, ...]) -> list[dict[str, Any]]:
     names = plan.instance.jobs_table.names
-    row = {names[job]: job for job in plan.running}
+    row = {names[job]: job for job in np.flatnonzero(np.isin(plan.verdict, RUNS)).tolist()}
     rows = []
     for item in items:
-        job = row.get(item.job)
-        speed = 0.0 if job is None else float(plan.speed[job])
-        since = None if job is None else plan.running[job][2]
+        job = row[item.job]
+        speed = float(plan.speed[job])
+        since = plan.running[job][2] if job in plan.running else None
         told: dict[str, Any] = {"job": item.job, "pool": item.pool, "gpus": list(item.gpus)}
         told |= {"nodes": item.nodes, "since": since, "throughput": speed if speed > 0 else None}
+        told |= item.setup.told()
         rows.append(told | ({"reason": item.reason} if item.reason else {}))
     return rows
 
 
 def _step(step: Action) -> dict[str, Any]:
-    return {"kind": step.kind, "job": step.job, "pool": step.pool, "gpus": list(step.gpus)}
+    return {"kind": step.kind, "job": step.job, "pool": step.pool, "gpus": list(step.gpus)} | step.setup.told()
 
 
 def finite(value: float | None) -> float | None:
