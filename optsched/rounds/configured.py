@@ -51,10 +51,15 @@ class Setup:
 PLAIN = Setup()
 
 
+def says_more(labels: IntArray) -> BoolArray:
+    """Which of some configurations say more than GPUs."""
+    option, workers, servers, share = labels[:, BESIDE].T
+    return np.asarray((option >= 0) | (workers != 0) | (servers != 0) | (share != WHOLE))
+
+
 def setups_of(key: IntArray) -> Mapping[int, Setup]:
     """How the jobs of some rows of a ledger (their keys) run, where that is more than GPUs; by the row of the job."""
-    beside = key[:, 2:][:, BESIDE]
-    key = key[(beside != (-1, 0, 0, WHOLE)).any(axis=1)]
+    key = key[says_more(key[:, 2:])]
     share = np.ascontiguousarray(key[:, -1]).view(np.float64).tolist()
     found: dict[int, Setup] = {}
     for place, (job, partner, _, _, _, option, workers, servers, _) in enumerate(key.tolist()):

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from optsched.program import SideRows
 from optsched.registry import load_solver
 from optsched.rounds.allocating import Answer, Recorded, allocate, check_names, keys_of, repaired
 from optsched.rounds.checking import broken_rules
-from optsched.rounds.configured import changes
+from optsched.rounds.configured import changes, says_more
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.opening import StateSource, state_of
 from optsched.rounds.plan import Held, Plan, Verdict
@@ -242,12 +243,12 @@ class _Round:
         view, C = self.view, self.answer.classes
         column = rows.column
         span = np.maximum(C.configurations.nodes[C.configuration[column]], 1)
-        found, labels = np.ones(len(rows), bool), C.configuration_labels[column]
+        found = np.ones(len(rows), bool)
         running = view.running
         for jobs in (rows.job, rows.partner):
             same = (running.pool[jobs] == C.pool[column]) & (running.gpus[jobs] == C.gpus[column])
             same &= (running.nodes[jobs] <= span) & ~(running.leaves | running.lost | view.crowded)[jobs]
-            same &= view.configured.like(jobs, labels)
+            same &= self._alike(jobs, column)
             found &= same | (jobs < 0)
         found &= C.gpus[column] > 0
         held = self.state.instance.jobs_table.running
@@ -257,8 +258,19 @@ class _Round:
         if ran.runs.any() and (C.gpus[column] == 0).any():
             bare = np.flatnonzero(C.gpus[column] == 0)
             found[bare] = _members_of(ran, ran.runs)[rows.job[bare]]
-            found[bare] &= view.configured.like(rows.job[bare], labels[bare])
+            found[bare] &= self._alike(rows.job[bare], column[bare])
         return found
+
+    def _alike(self, jobs: IntArray, column: IntArray) -> BoolArray:
+        """Jobs (or -1) that run, wherever that is, as these columns say beside their GPUs."""
+        labels = self._beside
+        return np.ones(len(jobs), bool) if labels is None else self.view.configured.like(jobs, labels[column])
+
+    @cached_property
+    def _beside(self) -> IntArray | None:
+        """Labels of the columns; None where they, and how jobs run, say no more than GPUs."""
+        labels = self.answer.classes.configuration_labels
+        return labels if self.view.configured.setups or says_more(labels).any() else None
 
     # --- the plan ---------------------------------------------------------------------------------------------------
 
@@ -268,7 +280,8 @@ class _Round:
         before, rows = state.instance.jobs_table.running, seats.rows
         ran = view.running.runs | _members_of(state.ledger, state.ledger.runs)
         running: dict[int, Held] = {}
-        pool, alike = answer.classes.pool[rows.column].tolist(), self._alike(rows)
+        pool, alike = answer.classes.pool[rows.column].tolist(), self._alike(rows.job, rows.column)
+        alike &= self._alike(rows.partner, rows.column) | (rows.partner < 0)
         stays = _members(rows, seats.stays, len(ran)) | view.must
         for place, (job, partner) in enumerate(zip(rows.job.tolist(), rows.partner.tolist(), strict=True)):
             for one in (job,) if partner < 0 else (job, partner):
@@ -314,11 +327,6 @@ class _Round:
         shared = rows.partner >= 0
         speed[rows.partner[shared]] = rows.partner_rate[shared]
         return speed
-
-    def _alike(self, rows: JobRows) -> BoolArray:
-        """Rows that say of their jobs how these run already, wherever that is."""
-        labels, configured = self.answer.classes.configuration_labels[rows.column], self.view.configured
-        return configured.like(rows.job, labels) & (configured.like(rows.partner, labels) | (rows.partner < 0))
 
     def _reasons(self, verdict: IntArray, refused: dict[int, str], followed: Ledger) -> dict[int, str]:
         """Why jobs do not run, stop or move, where it is not that others are due before them."""
