@@ -56,7 +56,7 @@ class Makespan(Formulation):
         entries = throughput.tocoo()
         np.maximum.at(alone, entries.row, entries.data)
         if (alone <= 0).any():
-            raise without_rate(C, int(alone.argmin()))
+            raise without_rate(C, np.flatnonzero(alone <= 0))
         self._scale = float(np.median(N / alone)) if len(C) else 1.0
         levels = sp.csr_matrix(sp.diags_array(self._scale / N) @ throughput)
         return AllocationProgram(C, Minimum(), levels)

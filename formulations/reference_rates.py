@@ -47,7 +47,7 @@ def proportional(C: Classes, T: FloatArray) -> FloatArray:
         prop[bare] = best[bare]
         rateless = np.flatnonzero(prop <= 0)
         if len(rateless):
-            raise without_rate(C, int(rateless[0]))
+            raise without_rate(C, rateless)
     return prop
 
 
@@ -64,7 +64,8 @@ def on_reference_pool(C: Classes, name: str | None, formulation: str) -> FloatAr
     reference: FloatArray = T[:, pools[name]]
     if (reference <= 0).any():
         job = C.job_name(int(reference.argmin()))
-        raise UsageError(f"{formulation}: {job} cannot run on the reference pool {name}")
+        nowhere = UsageError(f"{formulation}: {job} cannot run on the reference pool {name}")
+        raise nowhere.of_jobs(C.jobs_among(reference <= 0))
     return reference
 
 
@@ -81,7 +82,7 @@ def fastest(C: Classes) -> FloatArray:
     best = np.where(best > 0, best, paired)
     rateless = np.flatnonzero(best <= 0)
     if len(rateless):
-        raise without_rate(C, int(rateless[0]))
+        raise without_rate(C, rateless)
     return best
 
 
@@ -95,21 +96,21 @@ def refuse_endless(C: Classes, k: IntArray) -> None:
     ends[C.class_a[C.alone & np.isfinite(C.duration)]] = True
     endless = k[alone[k] & ~ends[k]]
     if len(endless):
-        raise without_rate(C, int(endless[0]), "one of them, as jobs run to their end")
+        raise without_rate(C, endless, "one of them, as jobs run to their end")
 
 
 def refuse_rateless(C: Classes) -> None:
     """Raise `InvalidInput` if no class has a rate in any column: a sum of throughputs says nothing of such jobs."""
     if len(C) and not C.throughput.sum() > 0:
-        raise without_rate(C, 0)
+        raise without_rate(C, np.arange(len(C)))
 
 
-def without_rate(C: Classes, k: int, expected: str = "a rate, as fractions of time are asked for") -> InvalidInput:
-    """The error of a job whose options state neither throughput nor duration."""
-    job = int(C.first[k])
+def without_rate(C: Classes, k: IntArray, expected: str = "a rate, as fractions of time are asked for") -> InvalidInput:
+    """The error of jobs, of the classes ``k``, whose options state neither throughput nor duration."""
+    job = int(C.first[k[0]])
     name = C.instance.jobs_table.names[job]
     return InvalidInput(
         f"jobs[{job}].options",
         f"no throughput or duration (job {name!r})",
         expected,
-    )
+    ).of_jobs(C.jobs_among(np.isin(np.arange(len(C)), k)))

@@ -108,7 +108,9 @@ class ThroughputPerCost(Formulation):
         if pool < 0:
             job = int(C.first[C.class_a[column]])
             name = C.instance.jobs_table.names[job]
-            raise InvalidInput(f"jobs[{job}].options", f"no pool (job {name!r})", f"a pool with a price, {why}")
+            bare = np.isin(np.arange(len(C)), C.class_a[free & (C.pool < 0)])
+            told = InvalidInput(f"jobs[{job}].options", f"no pool (job {name!r})", f"a pool with a price, {why}")
+            raise told.of_jobs(C.jobs_among(bare))
         raise InvalidInput(_path(pool), "0", f"a price above 0, {why}")
 
 

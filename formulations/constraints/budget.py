@@ -71,7 +71,7 @@ class Budget(SideConstraint):
             raise UsageError(
                 f"budget: pool {cluster.pools[pool].name}, where {C.job_name(int(C.class_a[free[0]]))} can run, has no "
                 f"price, expected cluster.pools[{pool}].cost_per_gpu_hour in USD (0 if it costs nothing)"
-            )
+            ).of_jobs(C.jobs_among(np.asarray(C.member[:, free].sum(axis=1) > 0).ravel()))
         spending = sp.csr_matrix(np.where(f > 0, f * p, 0.0)[np.newaxis, :])
         spending.eliminate_zeros()
         if spending.nnz == 0:

@@ -135,6 +135,8 @@ class Plan:
         The order of the jobs, where the rounds follow a ranking.
     isolated : FloatArray, shape (jobs,), optional
         steps/s at which the steps of each job count as isolated time from now on (`Formulation.isolated_rates`).
+    refused : tuple of (rows of jobs, words)
+        Jobs that the formulation does not deal with.
     timings : mapping
         Seconds by stage.
     """
@@ -155,6 +157,7 @@ class Plan:
     started_from: str = ""
     order: Order | None = None
     isolated: FloatArray | None = None
+    refused: tuple[tuple[tuple[int, ...], str], ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
 
     @property

@@ -318,6 +318,7 @@ class _Round:
             started_from=answer.started_from,
             order=answer.order,
             isolated=answer.isolated,
+            refused=answer.refused,
         )
 
     def _speed(self, seats: Seats) -> FloatArray:
