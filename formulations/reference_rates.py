@@ -12,6 +12,7 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput, UsageError
+from optsched.instance import Instance
 
 
 def reference_columns(C: Classes) -> tuple[IntArray, FloatArray]:
@@ -51,17 +52,22 @@ def proportional(C: Classes, T: FloatArray) -> FloatArray:
     return prop
 
 
+def reference_pool(instance: Instance, name: str | None, formulation: str) -> int:
+    """Row of the pool whose rates stand for all; raises `UsageError` if there is none of this name."""
+    pools = instance.cluster.pool_index
+    if name is None or name not in pools:
+        told = ", ".join(pools)
+        raise UsageError(f"{formulation}: agnostic needs reference_pool, one of {told}; found {name!r}")
+    return pools[name]
+
+
 def on_reference_pool(C: Classes, name: str | None, formulation: str) -> FloatArray:
     """Rate of each class on one pool, which stands for all pools where they do not count; shape (K,).
 
     Raises `UsageError` if there is no such pool, or a job cannot run there.
     """
-    pools = C.instance.cluster.pool_index
-    if name is None or name not in pools:
-        told = ", ".join(pools)
-        raise UsageError(f"{formulation}: agnostic needs reference_pool, one of {told}; found {name!r}")
     _, T = reference_columns(C)
-    reference: FloatArray = T[:, pools[name]]
+    reference: FloatArray = T[:, reference_pool(C.instance, name, formulation)]
     if (reference <= 0).any():
         job = C.job_name(int(reference.argmin()))
         nowhere = UsageError(f"{formulation}: {job} cannot run on the reference pool {name}")

@@ -37,12 +37,8 @@ from optsched.staging import solve_allocation
 
 Extend = Callable[[LinearProgram, Mapping[str, Variables], Classes], None]
 """A researcher's own rows: called with the program, its blocks of variables by name, and the classes."""
-
-
 SHOWN = 20
 """Jobs that an infeasible instance names at most."""
-
-
 MOST_NAMED = 20
 """Requirements that are told one by one where each of them can be met by nothing."""
 
@@ -132,6 +128,9 @@ class Formulation(ABC):
         self.constraints = tuple({repr(constraint.document()): constraint for constraint in constraints}.values())
         self.extend = extend
 
+    def check(self, instance: Instance) -> None:  # noqa: B027 (most can deal with every instance)
+        """Refuse an instance that it cannot deal with whatever its jobs are; raises `UsageError` or `InvalidInput`."""
+
     @abstractmethod
     def build(self, C: Classes) -> AllocationProgram | Plan:
         """The program of the classes, without side constraints."""
@@ -149,10 +148,7 @@ class Formulation(ABC):
         return self.worth(program.value(x)) * program.dual_factor(x)
 
     def isolated_rates(self, C: Classes) -> FloatArray | None:
-        """steps/s at which steps done count as isolated time (``history.isolated_time``), shape (classes,).
-
-        None of a formulation that does not read it. Schedulers keep that history by it from round to round.
-        """
+        """steps/s at which schedulers count ``history.isolated_time``, shape (classes,); None: it is not read."""
         return None
 
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:

@@ -258,7 +258,7 @@ class Classes:
 
     def jobs_among(self, mask: BoolArray) -> list[int]:
         """Jobs of the classes of a mask, in order."""
-        jobs: list[int] = np.flatnonzero(np.append(mask, False)[self.of_job]).tolist()
+        jobs: list[int] = np.flatnonzero(np.append(np.ravel(mask), False)[self.of_job]).tolist()
         return jobs
 
     def common(self, values: NDArray[Scalar]) -> NDArray[Scalar]:

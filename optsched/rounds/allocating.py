@@ -12,14 +12,13 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, gathered
 from optsched.assembly import compile_for, constraints_in_force, make_formulation
-from optsched.candidates import Candidates, Classes, JobRows
+from optsched.candidates import Absence, Candidates, Classes, JobRows
 from optsched.engine import Engine
 from optsched.errors import Interrupted, OptschedError
 from optsched.formulation import Formulation, SideConstraint
 from optsched.instance import Instance
 from optsched.instance.reading import listed
 from optsched.performance import PerformanceModel
-from optsched.registry import load_ranking
 from optsched.rounds.order import Order
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.state import RoundState
@@ -139,22 +138,6 @@ def formulation_of(
     return chosen
 
 
-def check_names(policy: RoundPolicy) -> None:
-    """Refuse a formulation, or an option of it, that there is not; raises `UsageError`. Rankings are checked before."""
-    if policy.ranking is None:
-        make_formulation(policy.formulation, policy.options)
-
-
-def check_policy(policy: RoundPolicy, instance: Instance) -> None:
-    """Refuse a policy that no round can be planned with; raises `UsageError` or `InvalidInput`."""
-    if policy.ranking is not None:
-        load_ranking(policy.ranking)(policy.options)
-    else:
-        formulation_of(policy, instance, policy.constraints)
-    for constraint in constraints_in_force(instance, policy.constraints):
-        constraint.check(instance)
-
-
 def allocate(
     state: RoundState,
     view: View,
@@ -246,7 +229,8 @@ def _solved(
 ) -> tuple[Solution | None, str | None, Refused]:
     """A certified solution with an allocation, or why there is none; and jobs that the formulation does not deal with.
 
-    Without these it is asked again, as they must not keep all others from an allocation.
+    Without these it is asked again, as they must not keep all others from an allocation; where there are no others, the
+    round falls back.
     """
     refused: Refused = ()
     while True:
@@ -260,6 +244,8 @@ def _solved(
             if not new:
                 return None, str(error), refused
             refused = (*refused, (new, str(error)))
+            if not (_without(candidates, refused).absence == Absence.PRESENT).any():
+                return None, str(error), refused
         except Exception as error:  # a plan is owed even where the program or a solver's binding fails in a new way
             log.debug("%s failed", formulation.name, exc_info=True)
             return None, f"{formulation.name} failed with {type(error).__name__}: {error}", refused

@@ -14,7 +14,6 @@ from optsched.errors import InvalidInput, JournalError, UsageError
 from optsched.instance import Instance
 from optsched.instance.reading import show, validate
 from optsched.registry import load_solver
-from optsched.rounds.allocating import check_policy
 from optsched.rounds.events import (
     Event,
     Leave,
@@ -32,10 +31,12 @@ from optsched.rounds.living import Living
 from optsched.rounds.metrics import Metrics
 from optsched.rounds.plan import Plan
 from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.policy_checks import check_policy
 from optsched.rounds.recording import plan_record, state_parts
 from optsched.rounds.recovery import recover
 from optsched.rounds.state import RoundState
 from optsched.rounds.telling import listening, tell
+from optsched.solvers import Solver
 from optsched.solvers.isolated import SolverProcess
 
 log = logging.getLogger("optsched")
@@ -70,6 +71,8 @@ class Scheduler:
     ------
     UsageError, InvalidInput
         The policy or the instance make no sense.
+    SolverUnavailable
+        The policy's solver is not installed, or lacks what its formulation needs.
     JournalError
         The journal cannot be begun.
     """
@@ -90,12 +93,16 @@ class Scheduler:
         if not isinstance(policy, RoundPolicy):
             policy = validate(RoundPolicy, dict(policy or {}), "policy")
         living = Living(RoundState.first(opened(instance, performance), policy))
-        check_policy(policy, living.state.instance)
-        self._begin(living, clock, snapshot_every, isolate, Metrics())
         self._journal: Journal | None = None
-        if journal is not None:
-            self._journal = Journal.create(journal, fsync=fsync, keep=keep)
-            self._snapshot()
+        self._begin(living, clock, snapshot_every, isolate, Metrics())
+        try:
+            check_policy(policy, living.state.instance, self._load)
+            if journal is not None:
+                self._journal = Journal.create(journal, fsync=fsync, keep=keep)
+                self._snapshot()
+        except BaseException:
+            self.close()
+            raise
 
     def _begin(
         self, living: Living, clock: Callable[[], float], snapshot_every: int, isolate: bool, metrics: Metrics
@@ -265,8 +272,7 @@ class Scheduler:
         """
         if not dry_run and self.state.number % self._every == 0 and self.state.number != self._snapshot_of:
             self._snapshot()
-        load = load_solver if self._process is None else self._process.load
-        state, plan = self._living.planned(self._time(now), load)
+        state, plan = self._living.planned(self._time(now), self._load)
         if dry_run:
             return plan
         record = plan_record(plan, state) if self._journal is not None or listening() else {}
@@ -278,6 +284,10 @@ class Scheduler:
         for notice in plan.notices:
             log.warning("%s", notice)
         return plan
+
+    def _load(self, name: str) -> type[Solver]:
+        """A solver by name, in its own process if it is to have one."""
+        return load_solver(name) if self._process is None else self._process.load(name)
 
     def _snapshot(self) -> None:
         """Write the state down as a whole; a disk that is full costs the snapshot, not the plan."""

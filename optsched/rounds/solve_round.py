@@ -20,13 +20,14 @@ from optsched.instance import Instance
 from optsched.performance import PerformanceModel
 from optsched.program import SideRows
 from optsched.registry import load_solver
-from optsched.rounds.allocating import Answer, Recorded, allocate, check_names, keys_of, repaired
+from optsched.rounds.allocating import Answer, Recorded, allocate, keys_of, repaired
 from optsched.rounds.checking import broken_rules
 from optsched.rounds.configured import changes, says_more
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.opening import StateSource, state_of
 from optsched.rounds.plan import Held, Plan, Verdict
 from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.policy_checks import check_names
 from optsched.rounds.ranked import rank
 from optsched.rounds.seating import Seating, Seats
 from optsched.rounds.selection import (

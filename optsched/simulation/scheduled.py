@@ -152,9 +152,7 @@ class Scheduled:
             self.living.state = replace(self.state, warm=warm)
         elif self._lasting and plan.fallback is None and not plan.stands and plan.recorded is None:
             claimed = np.flatnonzero(plan.ledger.fraction > 0)
-            self._last = Recorded(
-                key=plan.ledger.key[claimed], fraction=plan.ledger.fraction[claimed], refused=plan.refused
-            )
+            self._last = Recorded(key=plan.ledger.key[claimed], fraction=plan.ledger.fraction[claimed])
         return plan, known is None
 
     def running(self, plan: Plan) -> Running:

@@ -158,7 +158,7 @@ def test_no_more_jobs_make_way_than_may_though_they_have_shares(seed: int) -> No
 
 
 def test_jobs_that_need_no_gpus_are_started_and_stopped_too() -> None:
-    with optsched.Scheduler("@knapsack", isolate=False) as made:
+    with optsched.Scheduler("@knapsack", {"formulation": "multiple-choice"}, isolate=False) as made:
         plan = made.solve(now=made.state.now)
         bare = [item for item in plan.start if not item.gpus]
         assert bare and {(step.job, step.pool) for step in plan.diff()} >= {(item.job, None) for item in bare}
