@@ -152,8 +152,8 @@ class Scheduler:
 
     @property
     def state(self) -> RoundState:
-        """All that the next plan depends on."""
-        return self._living.state
+        """All that the next plan depends on; what the performance model has learnt is in its instance."""
+        return self._living.whole
 
     @property
     def plan(self) -> Plan | None:
@@ -244,9 +244,9 @@ class Scheduler:
         given = self._clock() if now is None else now
         if not isinstance(given, int | float) or isinstance(given, bool) or not abs(given) <= 1e100:
             raise InvalidInput("now", show(given), "a finite number of seconds")
-        if given < self.state.now:
-            log.warning("the clock went back by %g s: time stands still", self.state.now - given)
-        return max(float(given), self.state.now)
+        if given < self._living.state.now:
+            log.warning("the clock went back by %g s: time stands still", self._living.state.now - given)
+        return max(float(given), self._living.state.now)
 
     # --- plans ------------------------------------------------------------------------------------------------------
 
@@ -270,7 +270,11 @@ class Scheduler:
         JournalError
             The plan could not be written down: it is not in effect.
         """
-        if not dry_run and self.state.number % self._every == 0 and self.state.number != self._snapshot_of:
+        if (
+            not dry_run
+            and self._living.state.number % self._every == 0
+            and self._living.state.number != self._snapshot_of
+        ):
             self._snapshot()
         state, plan = self._living.planned(self._time(now), self._load)
         if dry_run:
@@ -294,10 +298,10 @@ class Scheduler:
         if self._journal is None:
             return
         try:
-            self._journal.snapshot(*state_parts(self.state, self._living.performance(), self.metrics))
-            self._snapshot_of = self.state.number
+            self._journal.snapshot(*state_parts(self._living.state, self._living.performance(), self.metrics))
+            self._snapshot_of = self._living.state.number
         except JournalError as error:
-            if self.state.number == 0:
+            if self._living.state.number == 0:
                 raise
             log.warning("%s", error)
 
