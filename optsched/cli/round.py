@@ -143,6 +143,7 @@ def _planned(state: RoundState, process: SolverProcess) -> Plan:
 
 def _at(state: RoundState, policy: RoundPolicy, now: str | None) -> RoundState:
     """The state at the time of ``--now``, under a policy."""
+    from optsched.instance.documents import LARGEST
     from optsched.rounds.transitions import advanced
 
     state = replace(state, policy=policy)
@@ -154,6 +155,8 @@ def _at(state: RoundState, policy: RoundPolicy, now: str | None) -> RoundState:
         time = values.real(now, "--now") or 0.0
     if time < state.now:
         raise UsageError(f"--now: found {time:g}, expected at least {state.now:g}, the time of the state")
+    if time > LARGEST:
+        raise UsageError(f"--now: found {time:g}, expected at most {LARGEST:g} s")
     return advanced(state, time)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates.classes import LABELS
+from optsched.instance.documents import LARGEST
 from optsched.warm_start import matched
 
 
@@ -69,8 +70,8 @@ class Ledger:
             Seconds that a row may have received beyond what it is owed: more was left over by the others, and is not
             held against it.
         """
-        owed = self.owed + seconds * self.fraction
-        received = np.minimum(self.received + seconds * self.runs, owed + most)
+        owed = np.minimum(self.owed + seconds * self.fraction, LARGEST)
+        received = np.minimum(np.minimum(self.received + seconds * self.runs, owed + most), LARGEST)
         return replace(self, owed=owed, received=received)
 
     def stopped(self, jobs: BoolArray) -> Ledger:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
+from optsched.arrays import IntArray
 from optsched.instance.documents import Document
 from optsched.rounds.plan import RUNS, Action, Decision, Plan, Verdict
 
@@ -82,7 +84,10 @@ class PlanCertificate(Document):
 
 
 class PlanMetrics(Document):
-    """Jobs by what happens to them, GPUs that are usable and in use, and the share of each pool that is in use."""
+    """Jobs by what happens to them, GPUs that are usable and in use, and the share of each pool that is in use.
+
+    What a job that cannot be preempted holds on a node that takes no more work counts as usable.
+    """
 
     jobs: dict[str, int]
     gpus: int
@@ -166,7 +171,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 def metrics(plan: Plan) -> dict[str, Any]:
     """Counts and shares of a plan."""
     cluster, now = plan.instance.cluster, plan.now
-    gpus = cluster.gpus(now)
+    gpus = cluster.gpus(now) + _held_besides(plan)
     used = np.zeros(len(gpus))
     held: set[str] = set()
     for pool, names, _ in plan.running.values():
@@ -182,6 +187,17 @@ def metrics(plan: Plan) -> dict[str, Any]:
             for pool, mine, there in zip(cluster.pools, used.tolist(), gpus.tolist(), strict=True)
         },
     }
+
+
+def _held_besides(plan: Plan) -> IntArray:
+    """GPUs that are held on nodes which take no more work, by pool: jobs that cannot be preempted stay there."""
+    cluster, preemptible = plan.instance.cluster, plan.instance.jobs_table.preemptible
+    numbering = cluster.numbering
+    names = [names for job, (_, names, _) in plan.running.items() if not preemptible[job]]
+    gpu = np.unique(numbering.numbers(chain.from_iterable(names)))
+    usable = np.concatenate([*(pool.usable(plan.now) for pool in cluster.pools), np.zeros(0, bool)])
+    node = numbering.node_of(gpu)
+    return np.bincount(numbering.pool[node[~usable[node]]], minlength=len(cluster.pools))
 
 
 def _seated(plan: Plan, items: tuple[Decision, ...]) -> list[dict[str, Any]]:

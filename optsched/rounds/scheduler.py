@@ -12,6 +12,7 @@ from typing import Any, Self
 from optsched.assembly import Performance, opened
 from optsched.errors import InvalidInput, JournalError, UsageError
 from optsched.instance import Instance
+from optsched.instance.documents import LARGEST
 from optsched.instance.reading import show, validate
 from optsched.registry import load_solver
 from optsched.rounds.events import (
@@ -242,8 +243,8 @@ class Scheduler:
     def _time(self, now: float | None) -> float:
         """The time of a call; a clock that goes back stands still."""
         given = self._clock() if now is None else now
-        if not isinstance(given, int | float) or isinstance(given, bool) or not abs(given) <= 1e100:
-            raise InvalidInput("now", show(given), "a finite number of seconds")
+        if not isinstance(given, int | float) or isinstance(given, bool) or not abs(given) <= LARGEST:
+            raise InvalidInput("now", show(given), f"seconds, at most {LARGEST:g}")
         if given < self._living.state.now:
             log.warning("the clock went back by %g s: time stands still", self._living.state.now - given)
         return max(float(given), self._living.state.now)
