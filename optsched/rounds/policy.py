@@ -7,7 +7,9 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, NonNegative, Positive, PositiveCount, Tuple
+from optsched.instance.reading import show, validate
 from optsched.ranking import Ranking
 from optsched.registry import load_ranking
 
@@ -81,3 +83,12 @@ class RoundPolicy(Document):
         """The ranking with its options; raises `UsageError` where there is no such ranking or option."""
         assert self.ranking is not None
         return load_ranking(self.ranking)(self.options)
+
+
+def policy_of(policy: RoundPolicy | Mapping[str, Any]) -> RoundPolicy:
+    """A policy, or one from its document; raises `InvalidInput` or `UsageError`."""
+    if isinstance(policy, RoundPolicy):
+        return policy
+    if not isinstance(policy, Mapping):
+        raise InvalidInput("policy", show(policy), 'an object such as {"formulation": "max-min-fairness"}')
+    return validate(RoundPolicy, dict(policy), "policy")

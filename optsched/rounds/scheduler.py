@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -31,7 +32,7 @@ from optsched.rounds.journal import Journal
 from optsched.rounds.living import Living
 from optsched.rounds.metrics import Metrics
 from optsched.rounds.plan import Plan
-from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.policy import RoundPolicy, policy_of
 from optsched.rounds.policy_checks import check_policy
 from optsched.rounds.recording import plan_record, state_parts
 from optsched.rounds.recovery import recover
@@ -91,8 +92,7 @@ class Scheduler:
         isolate: bool = True,
         performance: Performance | None = None,
     ) -> None:
-        if not isinstance(policy, RoundPolicy):
-            policy = validate(RoundPolicy, dict(policy or {}), "policy")
+        policy = policy_of(policy or {})
         living = Living(RoundState.first(opened(instance, performance), policy))
         self._journal: Journal | None = None
         self._begin(living, clock, snapshot_every, isolate, Metrics())
@@ -108,8 +108,8 @@ class Scheduler:
     def _begin(
         self, living: Living, clock: Callable[[], float], snapshot_every: int, isolate: bool, metrics: Metrics
     ) -> None:
-        if snapshot_every < 1:
-            raise UsageError(f"snapshot_every: found {snapshot_every}, expected a whole number of at least 1")
+        if not isinstance(snapshot_every, int) or snapshot_every < 1:
+            raise UsageError(f"snapshot_every: found {show(snapshot_every)}, expected a whole number of at least 1")
         self._living, self._clock, self._every = living, clock, snapshot_every
         self._process = SolverProcess(load_solver) if isolate else None
         if self._process is not None:
@@ -170,8 +170,10 @@ class Scheduler:
 
     def submit(self, jobs: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, now: float | None = None) -> None:
         """Take in a job, or several, as they stand in an instance document; without ``arrival`` they arrive now."""
-        documents = [dict(jobs)] if isinstance(jobs, Mapping) else [dict(job) for job in jobs]
-        self._take(Submit, now, jobs=documents)
+        told: Any = [jobs] if isinstance(jobs, Mapping) else jobs
+        if not isinstance(told, Sequence) or isinstance(told, str | bytes):
+            raise InvalidInput("jobs", show(jobs), "a job, or a list of jobs")
+        self._take(Submit, now, jobs=[dict(job) if isinstance(job, Mapping) else job for job in told])
 
     def cancel(self, *jobs: str, now: float | None = None) -> None:
         """Drop jobs."""
@@ -189,26 +191,31 @@ class Scheduler:
         self, job: str, *, steps: float | None = None, throughput: float | None = None, now: float | None = None
     ) -> None:
         """What was measured of a job: steps done so far, its throughput (steps/s) as it runs now, or both."""
-        self.observe_many({job: {"steps": steps, "throughput": throughput}}, now=now)
+        self.observe_many({_name(job, "job", "the id of a job"): {"steps": steps, "throughput": throughput}}, now=now)
 
     def observe_many(self, jobs: Mapping[str, Mapping[str, float | None]], *, now: float | None = None) -> None:
         """What was measured of several jobs at one time."""
         known = {
-            job: {key: value for key, value in told.items() if value is not None} for job, told in jobs.items()
-        }  # fmt: skip
+            job: {key: value for key, value in told.items() if value is not None} if isinstance(told, Mapping) else told
+            for job, told in _object(jobs, "jobs", "what was measured, by job").items()
+        }
         self._take(Observe, now, jobs=known)
 
     def node_down(self, *nodes: str, now: float | None = None) -> None:
         """Nodes fail: what runs on them has stopped."""
-        self._take(Nodes, now, states=dict.fromkeys(nodes, "down"))
+        self._nodes(nodes, "down", now)
 
     def node_drain(self, *nodes: str, now: float | None = None) -> None:
         """Nodes take no more work; jobs that can be preempted leave them with the next plan."""
-        self._take(Nodes, now, states=dict.fromkeys(nodes, "drain"))
+        self._nodes(nodes, "drain", now)
 
     def node_up(self, *nodes: str, now: float | None = None) -> None:
         """Nodes take work again."""
-        self._take(Nodes, now, states=dict.fromkeys(nodes, "up"))
+        self._nodes(nodes, "up", now)
+
+    def _nodes(self, nodes: tuple[str, ...], state: str, now: float | None) -> None:
+        names = [_name(node, f"nodes[{place}]", "the name of a node") for place, node in enumerate(nodes)]
+        self._take(Nodes, now, states=dict.fromkeys(names, state))
 
     def reserve(self, name: str, nodes: Sequence[str], start: float, end: float, *, now: float | None = None) -> None:
         """Nodes take no work from ``start`` to ``end`` (seconds), as for maintenance."""
@@ -220,7 +227,8 @@ class Scheduler:
 
     def resize(self, add: Mapping[str, float], *, now: float | None = None) -> None:
         """Capacities grow and shrink: ``{"v100": 8, "budget": -5}`` (`optsched.instance.resize`)."""
-        self._take(Resize, now, add={name: float(amount) for name, amount in add.items()})
+        amounts = _object(add, "add", "amounts by the name of a pool or resource")
+        self._take(Resize, now, add={name: _number(amount) for name, amount in amounts.items()})
 
     def update(self, job: str, *, now: float | None = None, **fields: Any) -> None:
         """A job gets another ``weight``, ``deadline``, ``steps``, ``preemptible`` or ``restart_cost``."""
@@ -320,3 +328,20 @@ class Scheduler:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _object(given: object, path: str, expected: str) -> Mapping[Any, Any]:
+    if not isinstance(given, Mapping):
+        raise InvalidInput(path, show(given), expected)
+    return given
+
+
+def _name(given: object, path: str, expected: str) -> str:
+    if not isinstance(given, str):
+        raise InvalidInput(path, show(given), expected)
+    return given
+
+
+def _number(given: Any) -> Any:
+    """A number of any kind as a float; what is none is told by the event."""
+    return given if isinstance(given, bool) or not isinstance(given, Real) else float(given)
