@@ -156,3 +156,14 @@ def test_use_of_a_pool_is_at_most_all_of_it() -> None:
     scheduler.complete("a", "b", now=400)
     metrics = scheduler.solve(720.0).to_document()["metrics"]
     assert (metrics["gpus"], metrics["gpus_in_use"], metrics["utilisation"]) == (4, 0, {"v100": 0.0})
+
+
+def test_a_round_that_was_not_kept_is_told(tmp_path: Path) -> None:
+    with made(job("a"), journal=tmp_path / "j", keep=1, snapshot_every=2) as scheduler:
+        for number in range(5):
+            scheduler.solve(360.0 * number)
+    with pytest.raises(UsageError) as refused:
+        optsched.replay(tmp_path / "j", 3)
+    told = "has no round 3 any more: it begins with round 4, as older snapshots were not kept"
+    assert told in str(refused.value)
+    assert optsched.replay(tmp_path / "j", 4).plan.number == 4
