@@ -201,7 +201,7 @@ class Plan:
         """Why a job that could run does not: its claim, and what it is owed."""
         share, owed = self._claims[0][job], self._claims[1][job] / self.instance.round
         if share <= 0:
-            return "the allocation gives it no time, and nothing is left over"
+            return "the allocation gives it no time, and nothing is left over that it may run on"
         told = f"it is owed {owed:.2f} rounds" if owed >= 0 else f"it is {-owed:.2f} rounds ahead"
         return f"its turn comes later: {100 * share:.3g} % of the time is its, and {told}"
 

@@ -40,8 +40,8 @@ class RoundPolicy(Document):
     hysteresis : float
         Rounds that a waiting job must be owed more than a running one before it takes its GPUs; to this the restart
         cost of the running job is added. With an allocation that stays the same, on single GPUs, the time that a job
-        has received differs from what it is owed by less than 1.5 + hysteresis rounds where this is 0.5 or less, and by
-        a bounded number of rounds where it is more (7 measured at 2).
+        has received falls behind what it is owed by less than 1.5 + hysteresis rounds where this is 0.5 or less, and by
+        a bounded number of rounds where it is more (7 measured at 2). What is left over comes on top, without a bound.
     max_moves : int, optional
         Running jobs that a plan stops or moves at most, where nothing but the allocation asks for it.
     patience : int, optional
