@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from formulations.machines import Machines
 from formulations.slots import Slots, cheapest_slots, whole_assignment
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.candidates import Absence, Candidates, Classes
+from optsched.candidates import Absence, Candidates, Classes, Drop
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.program import LinearProgram
@@ -85,7 +86,8 @@ class Allox(Formulation):
 
     def classes(self, candidates: Candidates) -> Classes:
         """Classes of the jobs that are planned; every job is one where some keep their GPUs, as these are not alike."""
-        candidates = candidates.without_jobs(np.zeros(len(candidates.absence), bool), "")  # of an earlier call
+        candidates = candidates.without_jobs(np.zeros(len(candidates.absence), bool), WAITS)  # of an earlier call
+        candidates = candidates.without(_unusable(candidates))
         kept = self._kept(candidates)
         candidates = candidates.per_job() if kept.any() else candidates
         if self.options.alpha < 1:
@@ -143,11 +145,13 @@ class _Places:
         for k in np.flatnonzero(self.keeps[C.first]).tolist():
             pool = table.running[int(C.first[k])][0]
             kept[k] = self.column[k, pool]
-            if kept[k] < 0:
-                name = C.instance.cluster.pools[pool].name
-                raise UsageError(
-                    f"allox: {C.job_name(k)} runs on pool {name} without a rate on one GPU there: its end is unknown"
-                )
+        endless = self.keeps[C.first] & (kept < 0)
+        if endless.any():
+            k = int(endless.argmax())
+            name = C.instance.cluster.pools[table.running[int(C.first[k])][0]].name
+            raise UsageError(
+                f"allox: {C.job_name(k)} runs on pool {name} without a rate on one GPU there: its end is unknown"
+            ).of_jobs(C.jobs_among(endless))
         return kept
 
     @cached_property
@@ -187,21 +191,23 @@ class _Places:
     def _refuse(self) -> None:
         """What the program does not know of."""
         C, table = self.C, self.C.instance.jobs_table
-        without = np.flatnonzero((self.column < 0).all(axis=1))
-        if len(without):
-            k = int(without[0])
+        without: BoolArray = np.asarray((self.column < 0).all(axis=1))
+        if without.any():
+            k = int(without.argmax())
             raise UsageError(
                 f"allox plans jobs on one GPU each: {C.job_name(k)} has no configuration of exactly one GPU"
                 + (f" (its smallest has {C.gang[k]:g})" if C.gang[k] > 1 else "")
-            )
+            ).of_jobs(C.jobs_among(without))
         planned = C.of_job >= 0
-        for job, before in table.after.items():
-            waits = [other for other in before if planned[other]]
-            if planned[job] and waits:
-                raise UsageError(
-                    f"allox plans jobs that wait for nobody: job {table.names[job]} waits for {table.names[waits[0]]} "
-                    "(after)"
-                )
+        waits = {
+            job: other
+            for job, before in sorted(table.after.items())
+            for other in [next((one for one in before if planned[one]), -1)]
+            if planned[job] and other >= 0
+        }
+        for job, other in waits.items():
+            told = f"job {table.names[job]} waits for {table.names[other]} (after)"
+            raise UsageError(f"allox plans jobs that wait for nobody: {told}").of_jobs(waits)
         self._refuse_scarce()
 
     def _refuse_scarce(self) -> None:
@@ -320,6 +326,17 @@ class _Places:
         i = np.empty(len(rows), np.int64)
         i[back] = _rank(machine[back]) + 1
         return group[machine], i
+
+
+def _unusable(candidates: Candidates) -> NDArray[np.uint8]:
+    """`Drop` of each kind column: of jobs that can run alone on one GPU, all other ways to run."""
+    columns, table = candidates.columns, candidates.configurations
+    row = candidates.configuration
+    one = (columns.partner < 0) & (columns.pool >= 0) & (columns.gpus == 1) & (table.share[row] == 1)
+    can = np.zeros(len(candidates.kinds) + 1, bool)
+    can[columns.kind[one]] = True
+    drop = ~one & (can[columns.kind] | can[columns.partner])
+    return np.where(drop, Drop.NOT_CHOSEN, Drop.KEPT).astype(np.uint8)
 
 
 def _rank(group: IntArray) -> IntArray:

@@ -119,7 +119,7 @@ class _Queue:
         alone = np.flatnonzero(K.alone & (K.rate_a > 0))
         rateless = np.setdiff1d(K.class_a[K.alone], K.class_a[alone])
         if len(rateless):
-            raise without_rate(K, int(rateless[0]))
+            raise without_rate(K, rateless)
         where = np.where(K.pool >= 0, K.pool, pools)[alone]
         order = np.lexsort((-K.rate_a[alone], K.gpus[alone], where, K.class_a[alone]))
         cell = (K.class_a[alone] * (pools + 1) + where)[order]

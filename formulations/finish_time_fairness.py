@@ -8,12 +8,13 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from formulations.reference_rates import fastest, on_reference_pool, reference_columns
+from formulations.reference_rates import fastest, on_reference_pool, reference_columns, reference_pool
 from formulations.slices import slices
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput
 from optsched.formulation import Formulation, FormulationOptions
+from optsched.instance import Instance
 from optsched.program import AllocationProgram, Minimum
 
 LONGEST_AGE = 1e15
@@ -63,6 +64,11 @@ class FinishTimeFairness(Formulation):
 
         agnostic: bool = False
         reference_pool: str | None = Field(default=None, description="pool whose rates stand for all (agnostic)")
+
+    def check(self, instance: Instance) -> None:
+        """The reference pool must exist."""
+        if self.options.agnostic:
+            reference_pool(instance, self.options.reference_pool, self.name)
 
     def build(self, C: Classes) -> AllocationProgram:
         """See the class."""
@@ -115,4 +121,4 @@ def _refuse_endless_ages(C: Classes, t: FloatArray, times: FloatArray) -> None:
             f"{C.arrival[k]:g} s, {t[k]:g} s before now (job {C.instance.jobs_table.names[job]})",
             f"at most {t[k] / times[k] * LONGEST_AGE:.3g} s before now: beside a longer age, the time that the job "
             "still needs is lost in rounding",
-        )
+        ).of_jobs(C.jobs_among(~(times <= LONGEST_AGE)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.candidates import Candidates
+from optsched.candidates import Absence, Candidates
 from optsched.errors import InvalidInput, OptschedError, UsageError
 from optsched.instance.documents import Document, Name, NonNegative
 from optsched.instance.reading import join, key, listed, show, validate
@@ -101,7 +101,7 @@ class JobLimits:
         together = np.concatenate([columns.kind, columns.partner[columns.partner >= 0]])
         unknown = together[~self.known[together]]
         if len(unknown):
-            raise self._without_limit(candidates, int(unknown.min()), name)
+            raise self._without_limit(candidates, int(unknown.min()), name).of_jobs(_jobs(candidates, unknown))
         column, row, _ = self._uses(candidates)
         unnamed = np.flatnonzero(np.isnan(self.limit[columns.kind[column], row]))
         if len(unnamed):
@@ -110,7 +110,7 @@ class JobLimits:
             path = _path(candidates, int(candidates.kinds.workload[kind]))
             raise InvalidInput(
                 f"{path}.{key(resource)}", "nothing", f"a limit, as an option of job {show(job)} uses {resource}"
-            )
+            ).of_jobs(_jobs(candidates, columns.kind[column[unnamed]]))
 
     def _uses(self, candidates: Candidates) -> tuple[IntArray, IntArray, FloatArray]:
         """(kind column, row of ``names``, amount) of every use by a job alone."""
@@ -138,6 +138,13 @@ def _read(given: object, path: str, row_of: Mapping[str, int]) -> dict[str, floa
         if name not in row_of:
             raise InvalidInput(f"{path}.{key(name)}", "an unknown resource", f"one of {listed(row_of)}")
     return amounts
+
+
+def _jobs(candidates: Candidates, kinds: IntArray) -> list[int]:
+    """Jobs of some kinds that are to be dealt with."""
+    there = candidates.absence == Absence.PRESENT
+    jobs: list[int] = np.flatnonzero(there & np.isin(candidates.kinds.of_job, kinds)).tolist()
+    return jobs
 
 
 def _path(candidates: Candidates, workload: int) -> str:

@@ -6,9 +6,10 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from formulations.reference_rates import on_reference_pool, without_rate
+from formulations.reference_rates import on_reference_pool, reference_pool, without_rate
 from optsched.candidates import Classes
 from optsched.formulation import Formulation, FormulationOptions
+from optsched.instance import Instance
 from optsched.program import AllocationProgram, Minimum
 
 
@@ -45,6 +46,11 @@ class Makespan(Formulation):
         agnostic: bool = False
         reference_pool: str | None = Field(default=None, description="pool whose rates stand for all (agnostic)")
 
+    def check(self, instance: Instance) -> None:
+        """The reference pool must exist."""
+        if self.options.agnostic:
+            reference_pool(instance, self.options.reference_pool, self.name)
+
     def build(self, C: Classes) -> AllocationProgram:
         """See the class."""
         N = C.steps_left
@@ -56,7 +62,7 @@ class Makespan(Formulation):
         entries = throughput.tocoo()
         np.maximum.at(alone, entries.row, entries.data)
         if (alone <= 0).any():
-            raise without_rate(C, int(alone.argmin()))
+            raise without_rate(C, np.flatnonzero(alone <= 0))
         self._scale = float(np.median(N / alone)) if len(C) else 1.0
         levels = sp.csr_matrix(sp.diags_array(self._scale / N) @ throughput)
         return AllocationProgram(C, Minimum(), levels)

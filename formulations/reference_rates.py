@@ -12,6 +12,7 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput, UsageError
+from optsched.instance import Instance
 
 
 def reference_columns(C: Classes) -> tuple[IntArray, FloatArray]:
@@ -47,8 +48,17 @@ def proportional(C: Classes, T: FloatArray) -> FloatArray:
         prop[bare] = best[bare]
         rateless = np.flatnonzero(prop <= 0)
         if len(rateless):
-            raise without_rate(C, int(rateless[0]))
+            raise without_rate(C, rateless)
     return prop
+
+
+def reference_pool(instance: Instance, name: str | None, formulation: str) -> int:
+    """Row of the pool whose rates stand for all; raises `UsageError` if there is none of this name."""
+    pools = instance.cluster.pool_index
+    if name is None or name not in pools:
+        told = ", ".join(pools)
+        raise UsageError(f"{formulation}: agnostic needs reference_pool, one of {told}; found {name!r}")
+    return pools[name]
 
 
 def on_reference_pool(C: Classes, name: str | None, formulation: str) -> FloatArray:
@@ -56,15 +66,12 @@ def on_reference_pool(C: Classes, name: str | None, formulation: str) -> FloatAr
 
     Raises `UsageError` if there is no such pool, or a job cannot run there.
     """
-    pools = C.instance.cluster.pool_index
-    if name is None or name not in pools:
-        told = ", ".join(pools)
-        raise UsageError(f"{formulation}: agnostic needs reference_pool, one of {told}; found {name!r}")
     _, T = reference_columns(C)
-    reference: FloatArray = T[:, pools[name]]
+    reference: FloatArray = T[:, reference_pool(C.instance, name, formulation)]
     if (reference <= 0).any():
         job = C.job_name(int(reference.argmin()))
-        raise UsageError(f"{formulation}: {job} cannot run on the reference pool {name}")
+        nowhere = UsageError(f"{formulation}: {job} cannot run on the reference pool {name}")
+        raise nowhere.of_jobs(C.jobs_among(reference <= 0))
     return reference
 
 
@@ -81,7 +88,7 @@ def fastest(C: Classes) -> FloatArray:
     best = np.where(best > 0, best, paired)
     rateless = np.flatnonzero(best <= 0)
     if len(rateless):
-        raise without_rate(C, int(rateless[0]))
+        raise without_rate(C, rateless)
     return best
 
 
@@ -95,21 +102,21 @@ def refuse_endless(C: Classes, k: IntArray) -> None:
     ends[C.class_a[C.alone & np.isfinite(C.duration)]] = True
     endless = k[alone[k] & ~ends[k]]
     if len(endless):
-        raise without_rate(C, int(endless[0]), "one of them, as jobs run to their end")
+        raise without_rate(C, endless, "one of them, as jobs run to their end")
 
 
 def refuse_rateless(C: Classes) -> None:
     """Raise `InvalidInput` if no class has a rate in any column: a sum of throughputs says nothing of such jobs."""
     if len(C) and not C.throughput.sum() > 0:
-        raise without_rate(C, 0)
+        raise without_rate(C, np.arange(len(C)))
 
 
-def without_rate(C: Classes, k: int, expected: str = "a rate, as fractions of time are asked for") -> InvalidInput:
-    """The error of a job whose options state neither throughput nor duration."""
-    job = int(C.first[k])
+def without_rate(C: Classes, k: IntArray, expected: str = "a rate, as fractions of time are asked for") -> InvalidInput:
+    """The error of jobs, of the classes ``k``, whose options state neither throughput nor duration."""
+    job = int(C.first[k[0]])
     name = C.instance.jobs_table.names[job]
     return InvalidInput(
         f"jobs[{job}].options",
         f"no throughput or duration (job {name!r})",
         expected,
-    )
+    ).of_jobs(C.jobs_among(np.isin(np.arange(len(C)), k)))

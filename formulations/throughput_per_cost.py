@@ -14,6 +14,7 @@ from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine
 from optsched.errors import InvalidInput
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
+from optsched.instance import Instance
 from optsched.program import AllocationProgram, Ratio, Total
 from optsched.solution import PointStatus, Solution
 
@@ -57,6 +58,11 @@ class ThroughputPerCost(Formulation):
         """Options of throughput per cost."""
 
         objective: Literal["sum", "ratio"] = "sum"
+
+    def check(self, instance: Instance) -> None:
+        """Some pool must have a price."""
+        if instance.cluster.pools and all(pool.cost_per_gpu_hour is None for pool in instance.cluster.pools):
+            raise _without_price(instance, 0)
 
     def build(self, C: Classes) -> AllocationProgram:
         """See the class."""
@@ -108,7 +114,9 @@ class ThroughputPerCost(Formulation):
         if pool < 0:
             job = int(C.first[C.class_a[column]])
             name = C.instance.jobs_table.names[job]
-            raise InvalidInput(f"jobs[{job}].options", f"no pool (job {name!r})", f"a pool with a price, {why}")
+            bare = np.isin(np.arange(len(C)), C.class_a[free & (C.pool < 0)])
+            told = InvalidInput(f"jobs[{job}].options", f"no pool (job {name!r})", f"a pool with a price, {why}")
+            raise told.of_jobs(C.jobs_among(bare))
         raise InvalidInput(_path(pool), "0", f"a price above 0, {why}")
 
 
@@ -118,10 +126,8 @@ def _prices(C: Classes) -> FloatArray:
     prices = np.array([np.nan if pool.cost_per_gpu_hour is None else pool.cost_per_gpu_hour for pool in pools] + [0.0])
     unknown = np.flatnonzero(np.isnan(prices[C.pool]))
     if len(unknown):
-        pool = int(C.pool[unknown].min())
-        raise InvalidInput(
-            _path(pool), f"none (pool {pools[pool].name!r})", "a price, as throughput-per-cost divides by it"
-        )
+        without = _without_price(C.instance, int(C.pool[unknown].min()))
+        raise without.of_jobs(C.jobs_among(C.member[:, unknown].sum(axis=1) > 0))
     return np.asarray(prices[C.pool], np.float64)
 
 
@@ -129,6 +135,12 @@ def _spending(C: Classes) -> FloatArray:
     """USD per hour of each column: g_c price_j(c)."""
     _prices(C)
     return C.configurations.cost_per_hour(C.instance.cluster)[C.configuration]
+
+
+def _without_price(instance: Instance, pool: int) -> InvalidInput:
+    """The error of a pool that has no price."""
+    name = instance.cluster.pools[pool].name
+    return InvalidInput(_path(pool), f"none (pool {name!r})", "a price, as throughput-per-cost divides by it")
 
 
 def _path(pool: int) -> str:

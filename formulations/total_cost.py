@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput
 from optsched.formulation import Formulation
+from optsched.instance import Instance
 from optsched.program import AllocationProgram, Total
 
 
@@ -32,18 +33,27 @@ class TotalCost(Formulation):
     leaves_idle = True
     objective_words = "cost, USD/h"
 
+    def check(self, instance: Instance) -> None:
+        """Some pool must have a price."""
+        if instance.cluster.pools and all(pool.cost_per_gpu_hour is None for pool in instance.cluster.pools):
+            raise _without_price(0)
+
     def build(self, C: Classes) -> AllocationProgram:
         """See the class; the program maximises the cost with its sign changed."""
         cluster = C.instance.cluster
         price = C.configurations.cost_per_hour(cluster)[C.configuration]
-        if np.isnan(price).any():
-            pool = int(C.pool[np.isnan(price)][0])
-            raise InvalidInput(
-                f"cluster.pools[{pool}].cost_per_gpu_hour", "nothing", "a price in USD, as cost is to be minimised"
-            )
+        unknown = np.flatnonzero(np.isnan(price))
+        if len(unknown):
+            raise _without_price(int(C.pool[unknown[0]])).of_jobs(C.jobs_among(C.member[:, unknown].sum(axis=1) > 0))
         rows = (-price, (C.class_a, np.arange(C.columns)))  # a pair of classes costs once
         return AllocationProgram(C, Total(np.ones(len(C))), sp.csr_matrix(rows, shape=(len(C), C.columns)))
 
     def report(self, value: float) -> float:
         """USD/h: the value with its sign changed."""
         return 0.0 - value
+
+
+def _without_price(pool: int) -> InvalidInput:
+    """The error of a pool that has no price."""
+    path = f"cluster.pools[{pool}].cost_per_gpu_hour"
+    return InvalidInput(path, "nothing", "a price in USD, as cost is to be minimised")

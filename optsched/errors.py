@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class OptschedError(Exception):
     """Base of every error raised on purpose; anything else is an internal error.
@@ -10,9 +15,18 @@ class OptschedError(Exception):
     ----------
     exit_code : int
         What the command line returns (docs/architecture.md, "Exit codes").
+    jobs : tuple of int
+        Rows of the jobs that a formulation does not deal with, where all others would do: `optsched.solve` refuses the
+        instance for them, and rounds go on without them.
     """
 
     exit_code = 1
+    jobs: tuple[int, ...] = ()
+
+    def of_jobs(self, jobs: Iterable[int]) -> Self:
+        """The error, which says of these jobs that a formulation does not deal with them."""
+        self.jobs = tuple(jobs)
+        return self
 
 
 class UsageError(OptschedError):

@@ -37,12 +37,8 @@ from optsched.staging import solve_allocation
 
 Extend = Callable[[LinearProgram, Mapping[str, Variables], Classes], None]
 """A researcher's own rows: called with the program, its blocks of variables by name, and the classes."""
-
-
 SHOWN = 20
 """Jobs that an infeasible instance names at most."""
-
-
 MOST_NAMED = 20
 """Requirements that are told one by one where each of them can be met by nothing."""
 
@@ -131,6 +127,9 @@ class Formulation(ABC):
         # An instance and a command line may ask for the same thing; it is asked for once.
         self.constraints = tuple({repr(constraint.document()): constraint for constraint in constraints}.values())
         self.extend = extend
+
+    def check(self, instance: Instance) -> None:  # noqa: B027 (most can deal with every instance)
+        """Refuse an instance that it cannot deal with whatever its jobs are; raises `UsageError` or `InvalidInput`."""
 
     @abstractmethod
     def build(self, C: Classes) -> AllocationProgram | Plan:

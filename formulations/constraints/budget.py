@@ -48,7 +48,10 @@ class Budget(SideConstraint):
     options: Options
 
     def check(self, instance: Instance) -> None:
-        """The tenant must exist."""
+        """The tenant must exist, and, as long as no job tells which pools count, some pool must have a price."""
+        pools = instance.cluster.pools
+        if pools and not len(instance.jobs_table) and all(pool.cost_per_gpu_hour is None for pool in pools):
+            raise UsageError(f"budget: pool {pools[0].name} has no price, expected {_price(0)}")
         if self.options.tenant is not None:
             tenant_row(self.kind, self.options.tenant, instance)
 
@@ -70,8 +73,8 @@ class Budget(SideConstraint):
             pool = int(C.pool[free[0]])
             raise UsageError(
                 f"budget: pool {cluster.pools[pool].name}, where {C.job_name(int(C.class_a[free[0]]))} can run, has no "
-                f"price, expected cluster.pools[{pool}].cost_per_gpu_hour in USD (0 if it costs nothing)"
-            )
+                f"price, expected {_price(pool)}"
+            ).of_jobs(C.jobs_among(C.member[:, free].sum(axis=1) > 0))
         spending = sp.csr_matrix(np.where(f > 0, f * p, 0.0)[np.newaxis, :])
         spending.eliminate_zeros()
         if spending.nnz == 0:
@@ -79,3 +82,7 @@ class Budget(SideConstraint):
         who = "all jobs" if self.options.tenant is None else f"the jobs of tenant {self.options.tenant}"
         words = f"{who} together spend at most {B:g} USD per hour (budget)"
         return SideRows("budget", spending, np.array([-np.inf]), np.array([B]), lambda row: words)
+
+
+def _price(pool: int) -> str:
+    return f"cluster.pools[{pool}].cost_per_gpu_hour in USD (0 if it costs nothing)"

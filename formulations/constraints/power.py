@@ -15,6 +15,8 @@ from optsched.instance import Instance
 from optsched.program import SideRows
 from optsched.solution import Conflict
 
+IDLE = "watts_idle"
+
 
 class Power(SideConstraint):
     """The GPUs draw at most so much power, on average over time.
@@ -48,8 +50,11 @@ class Power(SideConstraint):
     options: Options
 
     def check(self, instance: Instance) -> None:
-        """The pools must exist."""
-        pool_rows(self.kind, self.options.pools, instance)
+        """The pools must exist, and, as long as no job tells which of them count, some must say what they draw."""
+        pools = pool_rows(self.kind, self.options.pools, instance).tolist()
+        silent = all(instance.cluster.pools[row].watts_per_gpu is None for row in pools)
+        if pools and silent and not len(instance.jobs_table):
+            raise _unstated(instance, pools[0], "watts_per_gpu")
 
     def rows(self, C: Classes) -> SideRows | None:
         """See the class."""
@@ -59,7 +64,7 @@ class Power(SideConstraint):
         counts = np.isin(C.pool, j)
         used = j[np.isin(j, C.pool)]
         w = self._watts(C, "watts_per_gpu", used)
-        v = self._watts(C, "watts_idle", j[W > 0]) if idle else np.zeros(len(C.instance.cluster.pools))
+        v = self._watts(C, IDLE, j[W > 0]) if idle else np.zeros(len(C.instance.cluster.pools))
         g = np.where(counts, gpus_held(C), 0.0)
         at_rest = float(v[j] @ W)
         draw = sp.csr_matrix(np.where(counts, g * (w - v)[C.pool], 0.0)[np.newaxis, :])
@@ -79,10 +84,17 @@ class Power(SideConstraint):
         for row in needed.tolist():
             stated = getattr(C.instance.cluster.pools[row], field)
             if stated is None:
-                way_out = ", or idle=false" if field == "watts_idle" else ""
-                raise UsageError(
-                    f"power: pool {C.instance.cluster.pools[row].name} does not say what its GPUs draw, expected "
-                    f"cluster.pools[{row}].{field} in W{way_out}"
-                )
+                error = _unstated(C.instance, row, field)
+                there = C.member[:, np.flatnonzero(C.pool == row)].sum(axis=1) > 0
+                raise error if field == IDLE else error.of_jobs(C.jobs_among(there))
             watts[row] = stated
         return watts
+
+
+def _unstated(instance: Instance, pool: int, field: str) -> UsageError:
+    """The error of a pool that does not say what its GPUs draw."""
+    way_out = ", or idle=false" if field == IDLE else ""
+    return UsageError(
+        f"power: pool {instance.cluster.pools[pool].name} does not say what its GPUs draw, expected "
+        f"cluster.pools[{pool}].{field} in W{way_out}"
+    )

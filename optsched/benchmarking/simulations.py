@@ -14,8 +14,8 @@ from optsched.benchmarking.task import Task, canonical
 from optsched.errors import UsageError
 from optsched.instance.reading import validate
 from optsched.registry import load_formulation, load_solver
-from optsched.rounds.allocating import check_policy
 from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.policy_checks import check_policy
 from optsched.simulation import SimulationOptions, simulate
 from optsched.simulation.files import simulation_bytes
 from optsched.simulation.simulate import label, policy_of

@@ -256,6 +256,11 @@ class Classes:
         order, start = self._jobs_by_class
         return order[start[number] : start[number + 1]]
 
+    def jobs_among(self, mask: BoolArray) -> list[int]:
+        """Jobs of the classes of a mask, in order."""
+        jobs: list[int] = np.flatnonzero(np.append(np.ravel(mask), False)[self.of_job]).tolist()
+        return jobs
+
     def common(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
         """One value per class, shape (K,), of a value per job, shape (jobs,), that jobs of a class must agree in."""
         placed = np.flatnonzero(self.of_job >= 0)

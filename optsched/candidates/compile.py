@@ -51,8 +51,8 @@ class Candidates:
         Whether nodes that are not available yet were counted on.
     aggregate : bool
         False: every job is a class of its own (`per_job`), for comparison.
-    not_meant : pair of a mask of jobs and words, optional
-        Jobs that the formulation does not deal with, and why (`without_jobs`).
+    not_meant : mapping of words to a mask of jobs
+        Jobs that are not to be dealt with, by the reason why (`without_jobs`).
     quantile : float, optional
         Probability with which hard deadlines are to be kept; None: rates are taken as they are.
     """
@@ -67,7 +67,7 @@ class Candidates:
     dropped: KindColumns
     later_nodes: bool = False
     aggregate: bool = True
-    not_meant: tuple[BoolArray, str] | None = None
+    not_meant: Mapping[str, BoolArray] = field(default_factory=dict)
     quantile: float | None = None
     _classes: dict[tuple[frozenset[str] | bytes, ...], Classes] = field(default_factory=dict, repr=False, compare=False)
 
@@ -135,10 +135,14 @@ class Candidates:
         return replace(made, aggregate=self.aggregate, not_meant=self.not_meant, quantile=self.quantile)
 
     def without_jobs(self, jobs: BoolArray, why: str) -> Candidates:
-        """The same candidates without jobs that a formulation does not deal with; they are unplaced for that reason."""
-        if not jobs.any() and self.not_meant is None:
+        """The same candidates without jobs that are not to be dealt with; they are unplaced for that reason.
+
+        They take the place of those that were left out for the same reason before.
+        """
+        if not jobs.any() and why not in self.not_meant:
             return self
-        return replace(self, not_meant=(jobs, why) if jobs.any() else None, _classes={})
+        others = {words: mask for words, mask in self.not_meant.items() if words != why}
+        return replace(self, not_meant={**others, why: jobs} if jobs.any() else others, _classes={})
 
     @cached_property
     def absence(self) -> np.ndarray:
@@ -149,8 +153,8 @@ class Candidates:
         has_column[self.columns.partner[self.columns.partner >= 0]] = True
         present = absence == Absence.PRESENT
         absence[present & ~has_column[self.kinds.of_job]] = Absence.NO_COLUMN
-        if self.not_meant is not None:
-            absence[(absence == Absence.PRESENT) & self.not_meant[0]] = Absence.NOT_MEANT
+        for jobs in self.not_meant.values():
+            absence[(absence == Absence.PRESENT) & jobs] = Absence.NOT_MEANT
         return absence
 
     def unplaced(self) -> Iterator[tuple[int, str]]:
@@ -162,8 +166,8 @@ class Candidates:
                 yield job, "no step left to do"
             elif self.absence[job] == Absence.ARRIVES_LATER:
                 yield job, f"arrives at {table.arrival[job]:g} s, after now ({self.instance.now:g} s)"
-            elif self.not_meant is not None and self.absence[job] == Absence.NOT_MEANT:
-                yield job, self.not_meant[1]
+            elif self.absence[job] == Absence.NOT_MEANT:
+                yield job, next(words for words, jobs in self.not_meant.items() if jobs[job])
             else:
                 kind = int(self.kinds.of_job[job])
                 if kind not in reasons:

@@ -85,9 +85,10 @@ def _running(plan: Plan) -> Iterator[RenderableType]:
         return
     rows = [
         [words, name(item.job), "-" if item.pool is None else gpus_words(item.gpus), f"{len(item.gpus):,}"]
+        + ([", ".join(f"{key} {number(value)}" for key, value in item.setup.told().items())] if plan.setups else [])
         for words, item in items[:SHOWN]
     ]
-    yield table("", "job", "GPUs", "count", rows=rows, left=3)
+    yield table("", "job", "GPUs", "count", *(["configuration"] if plan.setups else []), rows=rows, left=3)
     if len(items) > SHOWN:
         yield f"... and {count(len(items) - SHOWN, 'more job')} (use -o or --json)"
     yield from _reasons("Why jobs move", plan.move)

@@ -132,10 +132,10 @@ def plan_round(
 
 def _planned(state: RoundState, process: SolverProcess) -> Plan:
     """The plan, by solvers in a process of their own, which is killed when the time of the round is up."""
-    from optsched.rounds.allocating import check_policy
+    from optsched.rounds.policy_checks import check_policy
     from optsched.rounds.solve_round import solve_round
 
-    check_policy(state.policy, state.instance)
+    check_policy(state.policy, state.instance, process.load)
     if state.policy.ranking is None:  # wait for the process; a solver that is missing is no reason to fall back
         process.load("highs" if state.policy.solver == "auto" else state.policy.solver).version()
     return solve_round(state, load=process.load)
@@ -143,6 +143,7 @@ def _planned(state: RoundState, process: SolverProcess) -> Plan:
 
 def _at(state: RoundState, policy: RoundPolicy, now: str | None) -> RoundState:
     """The state at the time of ``--now``, under a policy."""
+    from optsched.instance.documents import LARGEST
     from optsched.rounds.transitions import advanced
 
     state = replace(state, policy=policy)
@@ -154,6 +155,8 @@ def _at(state: RoundState, policy: RoundPolicy, now: str | None) -> RoundState:
         time = values.real(now, "--now") or 0.0
     if time < state.now:
         raise UsageError(f"--now: found {time:g}, expected at least {state.now:g}, the time of the state")
+    if time > LARGEST:
+        raise UsageError(f"--now: found {time:g}, expected at most {LARGEST:g} s")
     return advanced(state, time)
 
 

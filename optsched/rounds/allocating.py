@@ -12,13 +12,13 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, gathered
 from optsched.assembly import compile_for, constraints_in_force, make_formulation
-from optsched.candidates import Candidates, Classes, JobRows
+from optsched.candidates import Absence, Candidates, Classes, JobRows
 from optsched.engine import Engine
 from optsched.errors import Interrupted, OptschedError
 from optsched.formulation import Formulation, SideConstraint
 from optsched.instance import Instance
+from optsched.instance.reading import listed
 from optsched.performance import PerformanceModel
-from optsched.registry import load_ranking
 from optsched.rounds.order import Order
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.state import RoundState
@@ -29,6 +29,8 @@ from optsched.warm_start import WarmStart, matched
 
 log = logging.getLogger("optsched")
 
+Refused = tuple[tuple[tuple[int, ...], str], ...]
+"""Rows of jobs that a formulation does not deal with, with the reasons in words."""
 UNINTERRUPTED = "uninterrupted"
 """Kind of the side constraint that keeps jobs running that cannot be preempted."""
 
@@ -45,12 +47,15 @@ class Recorded:
         Whether nothing was planned, and what ran ran on.
     key, fraction : arrays, optional
         The allocation that a solver had when the clock stopped it, as a `Ledger` knows it.
+    refused : Refused
+        Jobs that the formulation does not deal with.
     """
 
     fallback: str | None = None
     stands: bool = False
     key: IntArray | None = None
     fraction: FloatArray | None = None
+    refused: Refused = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,8 @@ class Answer:
         The order of the jobs in it.
     isolated : FloatArray, shape (jobs,), optional
         steps/s at which the steps of each job count as isolated time; 0 for jobs that are not in the program.
+    refused : Refused
+        Jobs that the formulation does not deal with: they are not in the program.
     """
 
     classes: Classes
@@ -98,6 +105,7 @@ class Answer:
     recorded: Recorded | None = None
     order: Order | None = None
     isolated: FloatArray | None = None
+    refused: Refused = ()
 
     @property
     def strict(self) -> bool:
@@ -148,22 +156,6 @@ def formulation_of(
     return chosen
 
 
-def check_names(policy: RoundPolicy) -> None:
-    """Refuse a formulation, or an option of it, that there is not; raises `UsageError`. Rankings are checked before."""
-    if policy.ranking is None:
-        make_formulation(policy.formulation, policy.options)
-
-
-def check_policy(policy: RoundPolicy, instance: Instance) -> None:
-    """Refuse a policy that no round can be planned with; raises `UsageError` or `InvalidInput`."""
-    if policy.ranking is not None:
-        load_ranking(policy.ranking)(policy.options)
-    else:
-        formulation_of(policy, instance, policy.constraints)
-    for constraint in constraints_in_force(instance, policy.constraints):
-        constraint.check(instance)
-
-
 def allocate(
     state: RoundState,
     view: View,
@@ -200,9 +192,10 @@ def allocate(
     engine = Engine(load, policy.solver, limits)
     engine.bases.warm, engine.bases.keep = state.warm, True
     if recorded is None:
-        solution, why = _solved(formulation, candidates, engine)
+        solution, why, refused = _solved(formulation, candidates, engine)
     else:
-        solution, why = None, recorded.fallback
+        solution, why, refused = None, recorded.fallback, recorded.refused
+    candidates, told = _without(candidates, refused), _told(refused, instance)
     timings = {"compile": compiled, **engine.timings, "allocate": time.perf_counter() - started}
     allocation = None if solution is None else solution.allocation
     classes = allocation.classes if allocation is not None else formulation.classes(candidates)
@@ -211,7 +204,7 @@ def allocate(
     if allocation is not None and solution is not None and solution.reproducible:
         return Answer(
             classes, allocation.rows, formulation.constraints, formulation.leaves_idle, solution, None,
-            engine.bases.ended, engine.bases.words, timings, isolated=isolated,
+            engine.bases.ended, engine.bases.words, timings, told, isolated=isolated, refused=refused,
         )  # fmt: skip
     if allocation is not None:  # as it is recorded, so that planning again from the record gives the same plan
         recorded = Recorded(key=keys_of(allocation.classes, allocation.rows), fraction=allocation.rows.fraction)
@@ -219,14 +212,29 @@ def allocate(
         rows = repaired(recorded.key, recorded.fraction, classes)
         return Answer(
             classes, rows, formulation.constraints, formulation.leaves_idle, solution, None,
-            None, engine.bases.words, timings, recorded=recorded, isolated=isolated,
+            None, engine.bases.words, timings, told, recorded=recorded, isolated=isolated, refused=refused,
         )  # fmt: skip
     claimed = np.flatnonzero(state.ledger.fraction > 0)
     rows = repaired(state.ledger.key[claimed], state.ledger.fraction[claimed], classes)
     return Answer(
         classes, rows, formulation.constraints, formulation.leaves_idle, None, why,
-        state.warm, engine.bases.words, timings,
+        state.warm, engine.bases.words, timings, told, refused=refused,
     )  # fmt: skip
+
+
+def _without(candidates: Candidates, refused: Refused) -> Candidates:
+    """Candidates without the jobs that the formulation does not deal with."""
+    for jobs, words in refused:
+        mask = np.zeros(len(candidates.absence), bool)
+        mask[list(jobs)] = True
+        candidates = candidates.without_jobs(mask, words)
+    return candidates
+
+
+def _told(refused: Refused, instance: Instance) -> tuple[str, ...]:
+    """What to tell of jobs that are not dealt with."""
+    names = instance.jobs_table.names
+    return tuple(f"{listed([names[job] for job in jobs])} held: {words}" for jobs, words in refused)
 
 
 def _of_jobs(by_class: FloatArray | None, classes: Classes) -> FloatArray | None:
@@ -234,17 +242,35 @@ def _of_jobs(by_class: FloatArray | None, classes: Classes) -> FloatArray | None
     return None if by_class is None else gathered(by_class, classes.of_job, 0.0)
 
 
-def _solved(formulation: Formulation, candidates: Candidates, engine: Engine) -> tuple[Solution | None, str | None]:
-    """A certified solution with an allocation, or why there is none."""
-    try:
-        solution = formulation.solve(candidates, engine)
-    except Interrupted:
-        raise
-    except OptschedError as error:
-        return None, str(error)
-    except Exception as error:  # a plan is owed even where the program or a solver's binding fails in a new way
-        log.debug("%s failed", formulation.name, exc_info=True)
-        return None, f"{formulation.name} failed with {type(error).__name__}: {error}"
+def _solved(
+    formulation: Formulation, candidates: Candidates, engine: Engine
+) -> tuple[Solution | None, str | None, Refused]:
+    """A certified solution with an allocation, or why there is none; and jobs that the formulation does not deal with.
+
+    Without these it is asked again, as they must not keep all others from an allocation; where there are no others, the
+    round falls back.
+    """
+    refused: Refused = ()
+    while True:
+        try:
+            return *_checked(formulation, formulation.solve(_without(candidates, refused), engine)), refused
+        except Interrupted:
+            raise
+        except OptschedError as error:
+            known = {job for jobs, _ in refused for job in jobs}
+            new = tuple(sorted(set(error.jobs) - known))
+            if not new:
+                return None, str(error), refused
+            refused = (*refused, (new, str(error)))
+            if not (_without(candidates, refused).absence == Absence.PRESENT).any():
+                return None, str(error), refused
+        except Exception as error:  # a plan is owed even where the program or a solver's binding fails in a new way
+            log.debug("%s failed", formulation.name, exc_info=True)
+            return None, f"{formulation.name} failed with {type(error).__name__}: {error}", refused
+
+
+def _checked(formulation: Formulation, solution: Solution) -> tuple[Solution | None, str | None]:
+    """A solution if it is certified and has an allocation, or why it is not."""
     if solution.conflicts or solution.allocation is None:
         told = "; ".join(conflict.words for conflict in solution.conflicts)
         return None, f"{formulation.name} is {solution.status}" + (f": {told}" if told else "")

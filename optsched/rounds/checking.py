@@ -10,18 +10,19 @@ import numpy as np
 from optsched.arrays import BoolArray, IntArray
 from optsched.instance.numbering import NONE
 from optsched.performance.parameter_server_documents import KEY
+from optsched.rounds.configured import PLAIN, Setup
 from optsched.rounds.plan import Held
 from optsched.rounds.view import View
 
 
-def broken_rules(view: View, running: Mapping[int, Held]) -> tuple[str, ...]:
+def broken_rules(view: View, running: Mapping[int, Held], setups: Mapping[int, Setup]) -> tuple[str, ...]:
     """What is wrong with what a plan lets run: every rule that it breaks, in words.
 
     - GPUs exist, in the pool that is named, on nodes that take work; a job that cannot be preempted keeps those of
       nodes that take none any more;
     - no GPU is given to two jobs, but for jobs that may share GPUs;
     - a job has as many GPUs as it may have: gangs are whole;
-    - jobs that run and cannot be preempted run on where they are;
+    - jobs that run and cannot be preempted run on where they are, and as they do;
     - only jobs run that have arrived, whose predecessors are done and that have steps left; one that cannot be
       preempted runs until it is said to be complete.
     """
@@ -47,7 +48,7 @@ def broken_rules(view: View, running: Mapping[int, Held]) -> tuple[str, ...]:
         found += told(~wrong & ~usable[node] & ~view.must[job[owner]], "whose node takes no work")
         twice = np.unique(owner * (numbering.gpus + 1) + gpu, return_counts=True)[1] > 1
         found += ["a job gets a GPU twice"] if twice.any() else []
-        found += _given_twice(view, job[owner], gpu, text)
+        found += _given_twice(view, job[owner], gpu, text, setups)
     for place in np.flatnonzero(~_allowed(view, job, count)).tolist():
         found.append(f"job {names[int(job[place])]} gets {count[place]} GPUs, which it may not have")
     table = instance.jobs_table
@@ -57,15 +58,19 @@ def broken_rules(view: View, running: Mapping[int, Held]) -> tuple[str, ...]:
     for one in np.flatnonzero(view.must).tolist():
         if one not in running or set(running[one][1]) != set(table.running[one][1]):
             found.append(f"job {names[one]} cannot be preempted, and is stopped or moved")
+        elif not view.configured.goes_on(one, setups.get(one, PLAIN)):
+            found.append(f"job {names[one]} cannot be preempted, and goes on in another configuration")
     return tuple(found)
 
 
-def _given_twice(view: View, job: IntArray, gpu: IntArray, text: list[str]) -> Iterator[str]:
+def _given_twice(
+    view: View, job: IntArray, gpu: IntArray, text: list[str], setups: Mapping[int, Setup]
+) -> Iterator[str]:
     order = np.argsort(gpu, kind="stable")
     again = np.flatnonzero(np.diff(gpu[order]) == 0)
     for number in np.unique(gpu[order[again]]).tolist():
         holders = np.flatnonzero(gpu == number)
-        if not _share(view, job[holders].tolist()):
+        if not _share(view, job[holders].tolist(), setups):
             names = ", ".join(view.instance.jobs_table.names[one] for one in job[holders].tolist())
             yield f"{text[int(holders[0])]} is given to {names}"
 
@@ -83,15 +88,18 @@ def _allowed(view: View, job: IntArray, gpus: IntArray) -> BoolArray:
     return np.asarray(allowed)
 
 
-def _share(view: View, jobs: list[int]) -> bool:
-    """Whether jobs may share a GPU: two jobs that stand in a pair, or jobs with options of shares that fit together."""
+def _share(view: View, jobs: list[int], setups: Mapping[int, Setup]) -> bool:
+    """Whether jobs may share a GPU: two jobs that stand in a pair, or jobs whose shares fit together.
+
+    Of a job that runs as only the caller knows, the least share of its options counts.
+    """
     instance = view.instance
     table, options = instance.jobs_table, instance.options
     shares = []
     for job in jobs:
         own = int(table.options[job])
         part = options.share[options.indptr[own] : options.indptr[own + 1]] if own >= 0 else np.ones(1)
-        shares.append(float(part.min(initial=1.0)))
+        shares.append(setups[job].share if job in setups else float(part.min(initial=1.0)))
     if sum(shares) <= 1.0 + 1e-9:
         return True
     if len(jobs) != 2:

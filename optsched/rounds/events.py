@@ -13,7 +13,7 @@ from optsched.arrays import BoolArray, IntArray
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
 from optsched.instance.documents import LARGEST, Document, Name, NodeState, NonNegative, Positive, Tuple
-from optsched.instance.reading import named, show, validate
+from optsched.instance.reading import listed, named, show, validate
 from optsched.instance.resize import resized
 from optsched.instance.revise import jobs_of_documents, with_columns, with_jobs, with_nodes
 from optsched.performance import Observations
@@ -181,9 +181,8 @@ class Resize(Event):
         lost[[job for job in before if job not in instance.jobs_table.running]] = True
         names = [instance.jobs_table.names[job] for job in np.flatnonzero(lost).tolist()]
         state = replace(state, instance=replace(instance, jobs_table=state.instance.jobs_table))
-        return Outcome(
-            stopped(state, lost), tuple(f"job {name} stopped: a GPU that it held is gone" for name in names)
-        )  # fmt: skip
+        state, notices = _without_nodes(stopped(state, lost))
+        return Outcome(state, (*(f"job {name} stopped: a GPU that it held is gone" for name in names), *notices))
 
 
 class Update(Event):
@@ -230,6 +229,18 @@ def after_event(state: RoundState, event: Event) -> Outcome:
     """The state after an event, which counts as one of the state's time if it is older."""
     with named(f"event {event.event}"):
         return event.apply(advanced(state, max(event.now, state.now)))
+
+
+def _without_nodes(state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
+    """The state with reservations of nodes that are there alone, and what to tell of the others."""
+    kept, notices = [], []
+    for item in state.reservations:
+        there = tuple(node for node in item.nodes if state.instance.cluster.find_node(node)[0] >= 0)
+        if len(there) < len(item.nodes):
+            gone = listed([node for node in item.nodes if node not in there])
+            notices.append(f"reservation {item.name} {'goes on' if there else 'ends'}: {gone} gone")
+        kept += [replace(item, nodes=there)] if there else []
+    return (replace(state, reservations=tuple(kept)) if notices else state), tuple(notices)
 
 
 def _row(instance: Instance, name: str, path: str) -> int:

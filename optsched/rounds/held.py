@@ -1,4 +1,4 @@
-"""What jobs that run hold of their GPUs and nodes, as the instance alone tells it: no candidates are needed."""
+"""What jobs that run hold of their GPUs and nodes, as the instance tells it: no candidates are needed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from optsched.placement.needs import OWN, members, renewable_groups
 SLACK = 1e-9
 
 
-def held_of(instance: Instance, jobs: IntArray) -> tuple[FloatArray, dict[str, FloatArray]]:
+def held_of(instance: Instance, jobs: IntArray, option: IntArray) -> tuple[FloatArray, dict[str, FloatArray]]:
     """Share of each of its GPUs that each of some running jobs holds, and what it needs per GPU, by name.
 
-    A job with options holds what the options say that are like the place where it runs; where several are, the most of
-    them. What workers and servers need is not known here.
+    A job with options holds what the one says in which it runs (``option``, shape (jobs,), -1: not known), else what
+    those say that are like the place where it runs; where several are, the most of them. What workers and servers need
+    is not known here.
     """
     table, options, workloads = instance.jobs_table, instance.options, instance.workloads
     names = (*OWN, *(group.name for group in renewable_groups(instance)))
@@ -33,13 +34,15 @@ def held_of(instance: Instance, jobs: IntArray) -> tuple[FloatArray, dict[str, F
         pool, gpus, _ = table.running[int(jobs[place])]
         rows = np.arange(options.indptr[own], options.indptr[own + 1])
         rows = rows[(options.pool[rows] == pool) & (options.gpus[rows] == len(gpus))]
+        exact = rows[rows - options.indptr[own] == option[jobs[place]]]
+        rows = exact if len(exact) else rows
         share[place] = options.share[rows].max(initial=0.0) or 1.0
         each = [[options.uses[row].get(name, 0.0) / len(gpus) for name in names] for row in rows.tolist()]
         needs[place] = np.max(each, axis=0) if each else 0.0
     return share, dict(zip(names, needs.T, strict=True))
 
 
-def crowded(instance: Instance) -> BoolArray:
+def crowded(instance: Instance, option: IntArray) -> BoolArray:
     """Mask of the jobs that run on nodes which have less than what runs there needs, as happens when they shrink."""
     table, cluster, options = instance.jobs_table, instance.cluster, instance.options
     hit = np.zeros(len(table), bool)
@@ -50,7 +53,7 @@ def crowded(instance: Instance) -> BoolArray:
     owner = np.repeat(np.arange(len(jobs)), [len(names) for names in gpus])
     numbering, groups = cluster.numbering, renewable_groups(instance)
     node = numbering.node_of(numbering.numbers(chain.from_iterable(gpus)))
-    for place, (name, need) in enumerate(held_of(instance, jobs)[1].items()):
+    for place, (name, need) in enumerate(held_of(instance, jobs, option)[1].items()):
         if not need.any():
             continue
         used = np.bincount(node, need[owner], numbering.nodes)

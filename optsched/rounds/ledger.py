@@ -8,6 +8,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates.classes import LABELS
+from optsched.instance.documents import LARGEST
 from optsched.warm_start import matched
 
 
@@ -69,9 +70,27 @@ class Ledger:
             Seconds that a row may have received beyond what it is owed: more was left over by the others, and is not
             held against it.
         """
-        owed = self.owed + seconds * self.fraction
-        received = np.minimum(self.received + seconds * self.runs, owed + most)
+        owed = np.minimum(self.owed + seconds * self.fraction, LARGEST)
+        received = np.minimum(np.minimum(self.received + seconds * self.runs, owed + most), LARGEST)
         return replace(self, owed=owed, received=received)
+
+    def followed(self, seated: IntArray, others: IntArray) -> Ledger:
+        """The ledger with the rows that run marked, by their keys; those without a claim are added.
+
+        Besides those that are seated run others, as they did, which the allocation knows nothing of.
+        """
+        keys = np.concatenate([seated, others])
+        place = matched(self.key.T, keys.T)
+        new = np.flatnonzero(place < 0)
+        runs = np.zeros(len(self) + len(new), bool)
+        runs[place[place >= 0]] = True
+        runs[len(self) :] = True
+        zero = np.zeros(len(new))
+        longer = Ledger(
+            np.concatenate([self.key, keys[new]]), np.concatenate([self.fraction, zero]),
+            np.concatenate([self.owed, zero]), np.concatenate([self.received, zero]), runs, self.carried,
+        )  # fmt: skip
+        return longer.running(runs)
 
     def stopped(self, jobs: BoolArray) -> Ledger:
         """After the jobs of a mask stopped running."""
@@ -120,6 +139,11 @@ class Ledger:
         kept = rows | (self.fraction > 0)
         carried = _carried(self, ~kept)
         return Ledger(self.key[kept], self.fraction[kept], self.owed[kept], self.received[kept], rows[kept], carried)
+
+    def runs_whole(self, jobs: BoolArray) -> BoolArray:
+        """Mask of the rows that run and whose jobs are all of this mask, shape (E,)."""
+        mask = np.append(jobs, True)
+        return np.asarray(self.runs & mask[self.job] & mask[self.partner])
 
     @property
     def deficit(self) -> FloatArray:

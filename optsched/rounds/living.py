@@ -8,7 +8,7 @@ from typing import Any
 
 from optsched.assembly import model_of
 from optsched.instance import Instance
-from optsched.performance import PerformanceModel, with_learnt
+from optsched.performance import LearningModel, PerformanceModel, with_learnt
 from optsched.registry import load_solver
 from optsched.rounds.allocating import Memory, Recorded
 from optsched.rounds.events import Event, Outcome, after_event
@@ -34,6 +34,17 @@ class Living:
         self.plan: Plan | None = None
         self._model = model_of(state.instance)
         self._modelled = state.instance
+        self._whole: tuple[RoundState, RoundState] | None = None
+
+    @property
+    def whole(self) -> RoundState:
+        """The state with what the performance model has learnt in its instance: all that the next plan depends on."""
+        if not isinstance(self._model, LearningModel):
+            return self.state
+        if self._whole is None or self._whole[0] is not self.state:
+            instance = replace(self.state.instance, performance=self.performance())
+            self._whole = self.state, replace(self.state, instance=instance)
+        return self._whole[1]
 
     def after(self, event: Event) -> Outcome:
         """What an event does; nothing changes before `accept`. Raises `InvalidInput` or `UsageError`."""

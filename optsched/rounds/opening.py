@@ -11,8 +11,7 @@ from optsched.assembly import load
 from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.instance.files import read_file
-from optsched.instance.reading import validate
-from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.policy import RoundPolicy, policy_of
 from optsched.rounds.state import RoundState
 from optsched.rounds.state_document import read_state_document
 
@@ -35,8 +34,7 @@ def state_of(source: StateSource, policy: RoundPolicy | Mapping[str, Any] | None
     ------
     UsageError, InvalidInput
     """
-    if policy is not None and not isinstance(policy, RoundPolicy):
-        policy = validate(RoundPolicy, dict(policy), "policy")
+    policy = None if policy is None else policy_of(policy)
     if isinstance(source, str | Path):
         source = _read(source)
     if isinstance(source, Mapping):

@@ -11,6 +11,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.instance import Instance
+from optsched.rounds.configured import PLAIN, Setup, setups_of
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.order import Order
 from optsched.solution import Certificate, Solution
@@ -30,15 +31,21 @@ class Verdict(IntEnum):
     PREEMPT = 4
 
 
+STOPS = (Verdict.MOVE, Verdict.PREEMPT)
+STARTS = (Verdict.START, Verdict.MOVE)
+RUNS = (Verdict.START, Verdict.KEEP, Verdict.MOVE)
+
+
 @dataclass(frozen=True)
 class Decision:
-    """What a plan does with one job: the GPUs that it gets (of nodes of a pool), or why it gets none."""
+    """What a plan does with one job: the GPUs that it gets (of nodes of a pool) and how it runs, or why it waits."""
 
     job: str
     verdict: Verdict
     pool: str | None
     gpus: tuple[str, ...]
     reason: str
+    setup: Setup = PLAIN
 
     @property
     def nodes(self) -> dict[str, list[int]]:
@@ -52,13 +59,17 @@ class Decision:
 
 @dataclass(frozen=True)
 class Action:
-    """One step on the way from one plan to the next: ``stop`` or ``start`` a job on these GPUs."""
+    """One step on the way from one plan to the next: ``stop`` a job on these GPUs, or ``start`` it there, and how.
+
+    Jobs that need no GPUs have no pool.
+    """
 
     kind: str
     job: str
-    pool: str
+    pool: str | None
     gpus: tuple[str, ...]
     reason: str = ""
+    setup: Setup = PLAIN
 
 
 @dataclass(frozen=True)
@@ -124,6 +135,8 @@ class Plan:
         The order of the jobs, where the rounds follow a ranking.
     isolated : FloatArray, shape (jobs,), optional
         steps/s at which the steps of each job count as isolated time from now on (`Formulation.isolated_rates`).
+    refused : tuple of (rows of jobs, words)
+        Jobs that the formulation does not deal with.
     timings : mapping
         Seconds by stage.
     """
@@ -144,6 +157,7 @@ class Plan:
     started_from: str = ""
     order: Order | None = None
     isolated: FloatArray | None = None
+    refused: tuple[tuple[tuple[int, ...], str], ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -170,16 +184,24 @@ class Plan:
             reason = self._turn(job) if self.order is None else self._rank(self.order, job)
         elif not reason and verdict is Verdict.MOVE:
             reason = self._other_place(job)
-        if job not in self.running:
-            return Decision(name, verdict, None, (), reason)
-        pool, gpus, _ = self.running[job]
-        return Decision(name, verdict, self.instance.cluster.pools[pool].name, gpus, reason)
+        return Decision(name, verdict, *self._place(self.running, job), reason, self.setups.get(job, PLAIN))
+
+    def _place(self, running: Mapping[int, Held], job: int) -> tuple[str | None, tuple[str, ...]]:
+        """Pool and GPUs of a job, if it has any."""
+        if job not in running:
+            return None, ()
+        return self.instance.cluster.pools[running[job][0]].name, running[job][1]
+
+    @cached_property
+    def setups(self) -> Mapping[int, Setup]:
+        """How the jobs run whose configuration says more than GPUs, by the row of the job."""
+        return setups_of(self.ledger.key[self.ledger.runs])
 
     def _turn(self, job: int) -> str:
         """Why a job that could run does not: its claim, and what it is owed."""
         share, owed = self._claims[0][job], self._claims[1][job] / self.instance.round
         if share <= 0:
-            return "the allocation gives it no time, and nothing is left over"
+            return "the allocation gives it no time, and nothing is left over that it may run on"
         told = f"it is owed {owed:.2f} rounds" if owed >= 0 else f"it is {-owed:.2f} rounds ahead"
         return f"its turn comes later: {100 * share:.3g} % of the time is its, and {told}"
 
@@ -273,33 +295,39 @@ class Plan:
     def diff(self, previous: Plan | None = None) -> tuple[Action, ...]:
         """The steps from what runs now, or from another plan, to this one: all stops, then all starts.
 
-        Done in this order they never give a GPU to two jobs. Jobs that are in the other plan only are stopped.
+        Done in this order they never give a GPU to two jobs. Jobs that are in the other plan only are stopped. A job
+        that goes on in another configuration, on the same GPUs too, is stopped and started.
         """
-        old = (self.instance, self.instance.jobs_table.running) if previous is None else (
-            previous.instance, previous.running
-        )  # fmt: skip
-        before, after = named(*old), named(self.instance, self.running)
         names = self.instance.jobs_table.names
-        row = {names[job]: job for job in range(len(names))} if before else {}
+        if previous is None:
+            there = self.instance.jobs_table.running
+            going, coming = (np.flatnonzero(np.isin(self.verdict, two)).tolist() for two in (STOPS, STARTS))
+            stops = [Action("stop", names[job], *self._place(there, job), self.decision(job).reason) for job in going]
+            return (*stops, *(self._started(job) for job in coming))
+        before, after = previous.named(), self.named()
+        row = {name: job for job, name in enumerate(names.written())}
         stops = []
-        for job, (pool, gpus) in before.items():
-            if after.get(job) != (pool, gpus):
-                reason = self.decision(row[job]).reason if job in row else "it is no longer there"
-                stops.append(Action("stop", job, pool, gpus, reason))
-        starts = [Action("start", job, *where) for job, where in after.items() if before.get(job) != where]
-        return (*stops, *starts)
+        for name, (pool, gpus, setup) in before.items():
+            if after.get(name) != (pool, gpus, setup):
+                reason = self.decision(row[name]).reason if name in row else "it is no longer there"
+                stops.append(Action("stop", name, pool, gpus, reason))
+        return (*stops, *(self._started(row[name]) for name in after if before.get(name) != after[name]))
+
+    def _started(self, job: int) -> Action:
+        name = self.instance.jobs_table.names[job]
+        return Action("start", name, *self._place(self.running, job), "", self.setups.get(job, PLAIN))
+
+    def named(self) -> dict[str, tuple[str | None, tuple[str, ...], Setup]]:
+        """Pool, GPUs and configuration of the jobs that run, by name, in the order of the jobs."""
+        names = self.instance.jobs_table.names
+        jobs = np.flatnonzero(np.isin(self.verdict, RUNS)).tolist()
+        return {names[job]: (*self._place(self.running, job), self.setups.get(job, PLAIN)) for job in jobs}
 
     def to_document(self) -> dict[str, object]:
         """The plan in the format ``optsched-plan/1``."""
         from optsched.rounds.plan_document import plan_document
 
         return plan_document(self)
-
-
-def named(instance: Instance, running: Mapping[int, Held]) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Pool and GPUs of the jobs that run, by name, in the order of the jobs."""
-    names, pools = instance.jobs_table.names, instance.cluster.pools
-    return {names[job]: (pools[running[job][0]].name, running[job][1]) for job in sorted(running)}
 
 
 def _counted(count: int, which: str) -> str:

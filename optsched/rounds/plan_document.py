@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
+from optsched.arrays import IntArray
 from optsched.instance.documents import Document
-from optsched.rounds.plan import Action, Decision, Plan, Verdict
+from optsched.rounds.plan import RUNS, Action, Decision, Plan, Verdict
 
 FORMAT = "optsched-plan/1"
 
@@ -21,7 +23,11 @@ class Instance(Document):
 
 
 class Seated(Document):
-    """A job that runs: its GPUs, as ``node/index`` and by node, since when, and steps/s that it is reckoned to make."""
+    """A job that runs: its GPUs, as ``node/index`` and by node, since when, and steps/s that it is reckoned to make.
+
+    Where its configuration is more than GPUs: its share of each, the place in its own list of options, its workers and
+    servers.
+    """
 
     job: str
     pool: str | None
@@ -29,6 +35,10 @@ class Seated(Document):
     nodes: dict[str, list[int]]
     since: float | None
     throughput: float | None
+    share: float = 1.0
+    option: int | None = None
+    workers: int = 0
+    servers: int = 0
     reason: str | None = None
 
 
@@ -40,12 +50,16 @@ class Waiting(Document):
 
 
 class Step(Document):
-    """One step of the way from what runs now to the plan."""
+    """One step of the way from what runs now to the plan, and of a start how the job is to run."""
 
     kind: Literal["stop", "start"]
     job: str
-    pool: str
+    pool: str | None
     gpus: list[str]
+    share: float = 1.0
+    option: int | None = None
+    workers: int = 0
+    servers: int = 0
 
 
 class AllocationEntry(Document):
@@ -70,7 +84,10 @@ class PlanCertificate(Document):
 
 
 class PlanMetrics(Document):
-    """Jobs by what happens to them, GPUs that are usable and in use, and the share of each pool that is in use."""
+    """Jobs by what happens to them, GPUs that are usable and in use, and the share of each pool that is in use.
+
+    What a job that cannot be preempted holds on a node that takes no more work counts as usable.
+    """
 
     jobs: dict[str, int]
     gpus: int
@@ -154,7 +171,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 def metrics(plan: Plan) -> dict[str, Any]:
     """Counts and shares of a plan."""
     cluster, now = plan.instance.cluster, plan.now
-    gpus = cluster.gpus(now)
+    gpus = cluster.gpus(now) + _held_besides(plan)
     used = np.zeros(len(gpus))
     held: set[str] = set()
     for pool, names, _ in plan.running.values():
@@ -172,22 +189,34 @@ def metrics(plan: Plan) -> dict[str, Any]:
     }
 
 
+def _held_besides(plan: Plan) -> IntArray:
+    """GPUs that are held on nodes which take no more work, by pool: jobs that cannot be preempted stay there."""
+    cluster, preemptible = plan.instance.cluster, plan.instance.jobs_table.preemptible
+    numbering = cluster.numbering
+    names = [names for job, (_, names, _) in plan.running.items() if not preemptible[job]]
+    gpu = np.unique(numbering.numbers(chain.from_iterable(names)))
+    usable = np.concatenate([*(pool.usable(plan.now) for pool in cluster.pools), np.zeros(0, bool)])
+    node = numbering.node_of(gpu)
+    return np.bincount(numbering.pool[node[~usable[node]]], minlength=len(cluster.pools))
+
+
 def _seated(plan: Plan, items: tuple[Decision, ...]) -> list[dict[str, Any]]:
     names = plan.instance.jobs_table.names
-    row = {names[job]: job for job in plan.running}
+    row = {names[job]: job for job in np.flatnonzero(np.isin(plan.verdict, RUNS)).tolist()}
     rows = []
     for item in items:
-        job = row.get(item.job)
-        speed = 0.0 if job is None else float(plan.speed[job])
-        since = None if job is None else plan.running[job][2]
+        job = row[item.job]
+        speed = float(plan.speed[job])
+        since = plan.running[job][2] if job in plan.running else None
         told: dict[str, Any] = {"job": item.job, "pool": item.pool, "gpus": list(item.gpus)}
         told |= {"nodes": item.nodes, "since": since, "throughput": speed if speed > 0 else None}
+        told |= item.setup.told()
         rows.append(told | ({"reason": item.reason} if item.reason else {}))
     return rows
 
 
 def _step(step: Action) -> dict[str, Any]:
-    return {"kind": step.kind, "job": step.job, "pool": step.pool, "gpus": list(step.gpus)}
+    return {"kind": step.kind, "job": step.job, "pool": step.pool, "gpus": list(step.gpus)} | step.setup.told()
 
 
 def finite(value: float | None) -> float | None:

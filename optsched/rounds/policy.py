@@ -7,7 +7,9 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, NonNegative, Positive, PositiveCount, Tuple
+from optsched.instance.reading import show, validate
 from optsched.ranking import Ranking
 from optsched.registry import load_ranking
 
@@ -38,8 +40,8 @@ class RoundPolicy(Document):
     hysteresis : float
         Rounds that a waiting job must be owed more than a running one before it takes its GPUs; to this the restart
         cost of the running job is added. With an allocation that stays the same, on single GPUs, the time that a job
-        has received differs from what it is owed by less than 1.5 + hysteresis rounds where this is 0.5 or less, and by
-        a bounded number of rounds where it is more (7 measured at 2).
+        has received falls behind what it is owed by less than 1.5 + hysteresis rounds where this is 0.5 or less, and by
+        a bounded number of rounds where it is more (7 measured at 2). What is left over comes on top, without a bound.
     max_moves : int, optional
         Running jobs that a plan stops or moves at most, where nothing but the allocation asks for it.
     patience : int, optional
@@ -81,3 +83,12 @@ class RoundPolicy(Document):
         """The ranking with its options; raises `UsageError` where there is no such ranking or option."""
         assert self.ranking is not None
         return load_ranking(self.ranking)(self.options)
+
+
+def policy_of(policy: RoundPolicy | Mapping[str, Any]) -> RoundPolicy:
+    """A policy, or one from its document; raises `InvalidInput` or `UsageError`."""
+    if isinstance(policy, RoundPolicy):
+        return policy
+    if not isinstance(policy, Mapping):
+        raise InvalidInput("policy", show(policy), 'an object such as {"formulation": "max-min-fairness"}')
+    return validate(RoundPolicy, dict(policy), "policy")

@@ -60,6 +60,7 @@ def rank(state: RoundState, view: View, model: Callable[[Instance], PerformanceM
     order = Order.of(ranking, ranked_jobs(state, instance, rows, C))
     running = view.running
     stays = (running.pool[rows.job] == C.pool[rows.column]) & (running.gpus[rows.job] == C.gpus[rows.column])
+    stays &= view.configured.like(rows.job, C.configuration_labels[rows.column])
     by_row = np.lexsort((rows.column, -rows.rate, ~stays, order.place[rows.job]))
     place = np.empty(len(rows), np.int64)
     place[by_row] = np.arange(len(rows))

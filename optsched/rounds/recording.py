@@ -46,6 +46,8 @@ def plan_record(plan: Plan, state: RoundState) -> dict[str, Any]:
         **metrics(plan),
         "waiting": _longest(plan, state),
     }
+    if plan.refused:
+        record["refused"] = [[list(jobs), words] for jobs, words in plan.refused]
     if plan.recorded is not None:
         key, fraction = plan.recorded
         record["allocation"] = {"key": key.tolist(), "fraction": fraction.tolist()}
@@ -63,12 +65,13 @@ def _longest(plan: Plan, state: RoundState) -> list[list[Any]]:
 
 def recorded_of(record: Mapping[str, Any]) -> Recorded | None:
     """What a plan's record says that solving again need not."""
+    refused = tuple((tuple(jobs), words) for jobs, words in record.get("refused", ()))
     if record["fallback"] is not None:
-        return Recorded(record["fallback"], stands=record["stands"])
+        return Recorded(record["fallback"], stands=record["stands"], refused=refused)
     if "allocation" in record:
         rows = record["allocation"]
         key = np.array(rows["key"], np.int64).reshape(len(rows["fraction"]), -1)
-        return Recorded(key=key, fraction=np.array(rows["fraction"], np.float64))
+        return Recorded(key=key, fraction=np.array(rows["fraction"], np.float64), refused=refused)
     return None
 
 

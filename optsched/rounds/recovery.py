@@ -9,7 +9,7 @@ from pathlib import Path
 from optsched.errors import InvalidInput, JournalError, ReplayDiffers, UsageError
 from optsched.rounds.digest import plan_digest
 from optsched.rounds.events import read_event
-from optsched.rounds.journal import Entry, Snapshot, read_from, read_latest
+from optsched.rounds.journal import Entry, Snapshot, read_from, read_latest, snapshots
 from optsched.rounds.living import Living
 from optsched.rounds.metrics import Metrics
 from optsched.rounds.plan import Plan
@@ -55,9 +55,11 @@ def replay(journal: str | Path, number: int | None = None) -> Replayed:
     """
     if number is None:
         number = last_round(journal)
+    oldest = int(next((file.document()["round"] for file in snapshots(journal)), 0))
+    if number < oldest:
+        told = f"it begins with round {oldest}, as older snapshots were not kept"
+        raise UsageError(f"journal {journal} has no round {number} any more: {told}")
     snapshot, entries = read_from(journal, lambda document: int(document["round"]) <= number)
-    if snapshot is None:
-        raise UsageError(f"journal {journal} begins after round {number}: older snapshots were not kept")
     living, metrics = _begun(journal, snapshot)
     for found in _replayed(journal, living, metrics, entries):
         if found.plan.number == number:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,9 +13,9 @@ from typing import Any, Self
 from optsched.assembly import Performance, opened
 from optsched.errors import InvalidInput, JournalError, UsageError
 from optsched.instance import Instance
+from optsched.instance.documents import LARGEST
 from optsched.instance.reading import show, validate
 from optsched.registry import load_solver
-from optsched.rounds.allocating import check_policy
 from optsched.rounds.events import (
     Event,
     Leave,
@@ -31,11 +32,13 @@ from optsched.rounds.journal import Journal
 from optsched.rounds.living import Living
 from optsched.rounds.metrics import Metrics
 from optsched.rounds.plan import Plan
-from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.policy import RoundPolicy, policy_of
+from optsched.rounds.policy_checks import check_policy
 from optsched.rounds.recording import plan_record, state_parts
 from optsched.rounds.recovery import recover
 from optsched.rounds.state import RoundState
 from optsched.rounds.telling import listening, tell
+from optsched.solvers import Solver
 from optsched.solvers.isolated import SolverProcess
 
 log = logging.getLogger("optsched")
@@ -70,6 +73,8 @@ class Scheduler:
     ------
     UsageError, InvalidInput
         The policy or the instance make no sense.
+    SolverUnavailable
+        The policy's solver is not installed, or lacks what its formulation needs.
     JournalError
         The journal cannot be begun.
     """
@@ -87,21 +92,24 @@ class Scheduler:
         isolate: bool = True,
         performance: Performance | None = None,
     ) -> None:
-        if not isinstance(policy, RoundPolicy):
-            policy = validate(RoundPolicy, dict(policy or {}), "policy")
+        policy = policy_of(policy or {})
         living = Living(RoundState.first(opened(instance, performance), policy))
-        check_policy(policy, living.state.instance)
-        self._begin(living, clock, snapshot_every, isolate, Metrics())
         self._journal: Journal | None = None
-        if journal is not None:
-            self._journal = Journal.create(journal, fsync=fsync, keep=keep)
-            self._snapshot()
+        self._begin(living, clock, snapshot_every, isolate, Metrics())
+        try:
+            check_policy(policy, living.state.instance, self._load)
+            if journal is not None:
+                self._journal = Journal.create(journal, fsync=fsync, keep=keep)
+                self._snapshot()
+        except BaseException:
+            self.close()
+            raise
 
     def _begin(
         self, living: Living, clock: Callable[[], float], snapshot_every: int, isolate: bool, metrics: Metrics
     ) -> None:
-        if snapshot_every < 1:
-            raise UsageError(f"snapshot_every: found {snapshot_every}, expected a whole number of at least 1")
+        if not isinstance(snapshot_every, int) or snapshot_every < 1:
+            raise UsageError(f"snapshot_every: found {show(snapshot_every)}, expected a whole number of at least 1")
         self._living, self._clock, self._every = living, clock, snapshot_every
         self._process = SolverProcess(load_solver) if isolate else None
         if self._process is not None:
@@ -145,8 +153,8 @@ class Scheduler:
 
     @property
     def state(self) -> RoundState:
-        """All that the next plan depends on."""
-        return self._living.state
+        """All that the next plan depends on; what the performance model has learnt is in its instance."""
+        return self._living.whole
 
     @property
     def plan(self) -> Plan | None:
@@ -162,8 +170,10 @@ class Scheduler:
 
     def submit(self, jobs: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, now: float | None = None) -> None:
         """Take in a job, or several, as they stand in an instance document; without ``arrival`` they arrive now."""
-        documents = [dict(jobs)] if isinstance(jobs, Mapping) else [dict(job) for job in jobs]
-        self._take(Submit, now, jobs=documents)
+        told: Any = [jobs] if isinstance(jobs, Mapping) else jobs
+        if not isinstance(told, Sequence) or isinstance(told, str | bytes):
+            raise InvalidInput("jobs", show(jobs), "a job, or a list of jobs")
+        self._take(Submit, now, jobs=[dict(job) if isinstance(job, Mapping) else job for job in told])
 
     def cancel(self, *jobs: str, now: float | None = None) -> None:
         """Drop jobs."""
@@ -181,26 +191,31 @@ class Scheduler:
         self, job: str, *, steps: float | None = None, throughput: float | None = None, now: float | None = None
     ) -> None:
         """What was measured of a job: steps done so far, its throughput (steps/s) as it runs now, or both."""
-        self.observe_many({job: {"steps": steps, "throughput": throughput}}, now=now)
+        self.observe_many({_name(job, "job", "the id of a job"): {"steps": steps, "throughput": throughput}}, now=now)
 
     def observe_many(self, jobs: Mapping[str, Mapping[str, float | None]], *, now: float | None = None) -> None:
         """What was measured of several jobs at one time."""
         known = {
-            job: {key: value for key, value in told.items() if value is not None} for job, told in jobs.items()
-        }  # fmt: skip
+            job: {key: value for key, value in told.items() if value is not None} if isinstance(told, Mapping) else told
+            for job, told in _object(jobs, "jobs", "what was measured, by job").items()
+        }
         self._take(Observe, now, jobs=known)
 
     def node_down(self, *nodes: str, now: float | None = None) -> None:
         """Nodes fail: what runs on them has stopped."""
-        self._take(Nodes, now, states=dict.fromkeys(nodes, "down"))
+        self._nodes(nodes, "down", now)
 
     def node_drain(self, *nodes: str, now: float | None = None) -> None:
         """Nodes take no more work; jobs that can be preempted leave them with the next plan."""
-        self._take(Nodes, now, states=dict.fromkeys(nodes, "drain"))
+        self._nodes(nodes, "drain", now)
 
     def node_up(self, *nodes: str, now: float | None = None) -> None:
         """Nodes take work again."""
-        self._take(Nodes, now, states=dict.fromkeys(nodes, "up"))
+        self._nodes(nodes, "up", now)
+
+    def _nodes(self, nodes: tuple[str, ...], state: str, now: float | None) -> None:
+        names = [_name(node, f"nodes[{place}]", "the name of a node") for place, node in enumerate(nodes)]
+        self._take(Nodes, now, states=dict.fromkeys(names, state))
 
     def reserve(self, name: str, nodes: Sequence[str], start: float, end: float, *, now: float | None = None) -> None:
         """Nodes take no work from ``start`` to ``end`` (seconds), as for maintenance."""
@@ -212,7 +227,8 @@ class Scheduler:
 
     def resize(self, add: Mapping[str, float], *, now: float | None = None) -> None:
         """Capacities grow and shrink: ``{"v100": 8, "budget": -5}`` (`optsched.instance.resize`)."""
-        self._take(Resize, now, add={name: float(amount) for name, amount in add.items()})
+        amounts = _object(add, "add", "amounts by the name of a pool or resource")
+        self._take(Resize, now, add={name: _number(amount) for name, amount in amounts.items()})
 
     def update(self, job: str, *, now: float | None = None, **fields: Any) -> None:
         """A job gets another ``weight``, ``deadline``, ``steps``, ``preemptible`` or ``restart_cost``."""
@@ -235,11 +251,11 @@ class Scheduler:
     def _time(self, now: float | None) -> float:
         """The time of a call; a clock that goes back stands still."""
         given = self._clock() if now is None else now
-        if not isinstance(given, int | float) or isinstance(given, bool) or not abs(given) <= 1e100:
-            raise InvalidInput("now", show(given), "a finite number of seconds")
-        if given < self.state.now:
-            log.warning("the clock went back by %g s: time stands still", self.state.now - given)
-        return max(float(given), self.state.now)
+        if not isinstance(given, int | float) or isinstance(given, bool) or not abs(given) <= LARGEST:
+            raise InvalidInput("now", show(given), f"seconds, at most {LARGEST:g}")
+        if given < self._living.state.now:
+            log.warning("the clock went back by %g s: time stands still", self._living.state.now - given)
+        return max(float(given), self._living.state.now)
 
     # --- plans ------------------------------------------------------------------------------------------------------
 
@@ -263,10 +279,13 @@ class Scheduler:
         JournalError
             The plan could not be written down: it is not in effect.
         """
-        if not dry_run and self.state.number % self._every == 0 and self.state.number != self._snapshot_of:
+        if (
+            not dry_run
+            and self._living.state.number % self._every == 0
+            and self._living.state.number != self._snapshot_of
+        ):
             self._snapshot()
-        load = load_solver if self._process is None else self._process.load
-        state, plan = self._living.planned(self._time(now), load)
+        state, plan = self._living.planned(self._time(now), self._load)
         if dry_run:
             return plan
         record = plan_record(plan, state) if self._journal is not None or listening() else {}
@@ -279,15 +298,19 @@ class Scheduler:
             log.warning("%s", notice)
         return plan
 
+    def _load(self, name: str) -> type[Solver]:
+        """A solver by name, in its own process if it is to have one."""
+        return load_solver(name) if self._process is None else self._process.load(name)
+
     def _snapshot(self) -> None:
         """Write the state down as a whole; a disk that is full costs the snapshot, not the plan."""
         if self._journal is None:
             return
         try:
-            self._journal.snapshot(*state_parts(self.state, self._living.performance(), self.metrics))
-            self._snapshot_of = self.state.number
+            self._journal.snapshot(*state_parts(self._living.state, self._living.performance(), self.metrics))
+            self._snapshot_of = self._living.state.number
         except JournalError as error:
-            if self.state.number == 0:
+            if self._living.state.number == 0:
                 raise
             log.warning("%s", error)
 
@@ -305,3 +328,20 @@ class Scheduler:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _object(given: object, path: str, expected: str) -> Mapping[Any, Any]:
+    if not isinstance(given, Mapping):
+        raise InvalidInput(path, show(given), expected)
+    return given
+
+
+def _name(given: object, path: str, expected: str) -> str:
+    if not isinstance(given, str):
+        raise InvalidInput(path, show(given), expected)
+    return given
+
+
+def _number(given: Any) -> Any:
+    """A number of any kind as a float; what is none is told by the event."""
+    return given if isinstance(given, bool) or not isinstance(given, Real) else float(given)

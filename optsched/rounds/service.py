@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.instance.documents import LARGEST
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,11 @@ class Service:
 
     def after(self, seconds: float, gpus: FloatArray) -> Service:
         """After some seconds in which each job held so many GPUs."""
-        return replace(self, executed=self.executed + seconds * (gpus > 0), attained=self.attained + seconds * gpus)
+        return replace(
+            self,
+            executed=np.minimum(self.executed + seconds * (gpus > 0), LARGEST),
+            attained=np.minimum(self.attained + seconds * gpus, LARGEST),
+        )
 
     def progress(self, now: float, seconds: float) -> FloatArray:
         """Steps that each job is reckoned to make in the seconds after ``now``."""

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,15 @@ from optsched.instance import Instance
 from optsched.performance import PerformanceModel
 from optsched.program import SideRows
 from optsched.registry import load_solver
-from optsched.rounds.allocating import Answer, Memory, Recorded, allocate, check_names, keys_of, repaired
+from optsched.rounds.allocating import Answer, Memory, Recorded, allocate, keys_of, repaired
 from optsched.rounds.checking import broken_rules
+from optsched.rounds.configured import changes, says_more
 from optsched.rounds.exchange import worth_of
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.opening import StateSource, state_of
 from optsched.rounds.plan import Held, Plan, Verdict
 from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.policy_checks import check_names
 from optsched.rounds.ranked import rank
 from optsched.rounds.seating import Seating, Seats
 from optsched.rounds.selection import (
@@ -97,7 +100,7 @@ def solve_round(
         return standstill(state, view, recorded.fallback or "")
     try:
         plan = _planned(state, view, load, model, recorded, Memory() if memory is None else memory)
-        broken = broken_rules(view, plan.running)
+        broken = broken_rules(view, plan.running, plan.setups)
         why = f"the plan broke a rule: {broken[0]}" if broken else None
     except Interrupted:
         raise
@@ -249,7 +252,7 @@ class _Round:
         return taken(rows, np.flatnonzero(self._continues(rows)))
 
     def _continues(self, rows: JobRows) -> BoolArray:
-        """Rows whose jobs hold such GPUs now, on nodes that take work."""
+        """Rows whose jobs run so now: on such GPUs, of nodes that take work, with the same share, option, servers."""
         view, C = self.view, self.answer.classes
         column = rows.column
         span = np.maximum(C.configurations.nodes[C.configuration[column]], 1)
@@ -258,6 +261,7 @@ class _Round:
         for jobs in (rows.job, rows.partner):
             same = (running.pool[jobs] == C.pool[column]) & (running.gpus[jobs] == C.gpus[column])
             same &= (running.nodes[jobs] <= span) & ~(running.leaves | running.lost | view.crowded)[jobs]
+            same &= self._alike(jobs, column)
             found &= same | (jobs < 0)
         found &= C.gpus[column] > 0
         held = self.state.instance.jobs_table.running
@@ -267,7 +271,19 @@ class _Round:
         if ran.runs.any() and (C.gpus[column] == 0).any():
             bare = np.flatnonzero(C.gpus[column] == 0)
             found[bare] = _members_of(ran, ran.runs)[rows.job[bare]]
+            found[bare] &= self._alike(rows.job[bare], column[bare])
         return found
+
+    def _alike(self, jobs: IntArray, column: IntArray) -> BoolArray:
+        """Jobs (or -1) that run, wherever that is, as these columns say beside their GPUs."""
+        labels = self._beside
+        return np.ones(len(jobs), bool) if labels is None else self.view.configured.like(jobs, labels[column])
+
+    @cached_property
+    def _beside(self) -> IntArray | None:
+        """Labels of the columns; None where they, and how jobs run, say no more than GPUs."""
+        labels = self.answer.classes.configuration_labels
+        return labels if self.view.configured.setups or says_more(labels).any() else None
 
     # --- the plan ---------------------------------------------------------------------------------------------------
 
@@ -277,29 +293,36 @@ class _Round:
         before, rows = state.instance.jobs_table.running, seats.rows
         ran = view.running.runs | _members_of(state.ledger, state.ledger.runs)
         running: dict[int, Held] = {}
-        pool = answer.classes.pool[rows.column].tolist()
+        pool, alike = answer.classes.pool[rows.column].tolist(), self._alike(rows.job, rows.column)
+        alike &= self._alike(rows.partner, rows.column) | (rows.partner < 0)
+        stays = _members(rows, seats.stays, len(ran)) | view.must
         for place, (job, partner) in enumerate(zip(rows.job.tolist(), rows.partner.tolist(), strict=True)):
             for one in (job,) if partner < 0 else (job, partner):
                 if seats.gpus[place]:
-                    since = before[one][2] if seats.stays[place] and one in before else None
-                    running[one] = (pool[place], seats.gpus[place], state.now if since is None else since)
+                    gpus, since = seats.gpus[place], None
+                    if one in before and not stays[one]:  # on the same GPUs, beside others than before
+                        stays[one] = alike[place] and set(before[one][1]) == set(gpus)
+                    if one in before and stays[one]:
+                        _, gpus, since = before[one]
+                    running[one] = (pool[place], gpus, state.now if since is None else since)
         on = _members(rows, np.ones(len(rows), bool), len(ran))
-        for job in np.flatnonzero(view.must & ~on).tolist():
+        outside = view.must & ~on
+        for job in np.flatnonzero(outside).tolist():
             row, gpus, since = before[job]
             running[job], on[job] = (row, gpus, state.now if since is None else since), True
-        stays = _members(rows, seats.stays, len(ran)) | view.must
         verdict = np.select(
             [on & stays & ran, on & ran, on, ran], [Verdict.KEEP, Verdict.MOVE, Verdict.START, Verdict.PREEMPT],
             Verdict.HOLD,
         ).astype(np.int64)  # fmt: skip
+        followed = ledger.followed(keys_of(answer.classes, rows), state.ledger.key[state.ledger.runs_whole(outside)])
         return Plan(
             number=state.number,
             instance=state.instance,
             verdict=verdict,
             running=dict(sorted(running.items())),
             speed=self._speed(seats),
-            reasons=self._reasons(verdict, refused),
-            ledger=_followed(ledger, answer.classes, seats),
+            reasons=self._reasons(verdict, refused, followed),
+            ledger=followed,
             warm=answer.warm,
             solution=answer.solution,
             fallback=answer.fallback,
@@ -308,6 +331,7 @@ class _Round:
             started_from=answer.started_from,
             order=answer.order,
             isolated=answer.isolated,
+            refused=answer.refused,
         )
 
     def _speed(self, seats: Seats) -> FloatArray:
@@ -318,10 +342,11 @@ class _Round:
         speed[rows.partner[shared]] = rows.partner_rate[shared]
         return speed
 
-    def _reasons(self, verdict: IntArray, refused: dict[int, str]) -> dict[int, str]:
+    def _reasons(self, verdict: IntArray, refused: dict[int, str], followed: Ledger) -> dict[int, str]:
         """Why jobs do not run, stop or move, where it is not that others are due before them."""
         view, table = self.view, self.view.instance.jobs_table
         told = {job: words for job, words in refused.items() if verdict[job] in (Verdict.HOLD, Verdict.PREEMPT)}
+        told |= changes(view.configured, followed, np.flatnonzero(verdict == Verdict.MOVE))
         for job, words in self.answer.classes.candidates.unplaced():
             told[job] = words
         for job in np.flatnonzero(view.awaits).tolist():
@@ -345,22 +370,6 @@ def _rows_of(constraint: SideConstraint, C: Classes) -> SideRows | None:
 
 def _recorded(known: Recorded | None) -> tuple[IntArray, FloatArray] | None:
     return None if known is None or known.key is None or known.fraction is None else (known.key, known.fraction)
-
-
-def _followed(ledger: Ledger, C: Classes, seats: Seats) -> Ledger:
-    """The ledger with the rows that run marked; those without a claim are added."""
-    keys = keys_of(C, seats.rows)
-    place = matched(ledger.key.T, keys.T)
-    new = np.flatnonzero(place < 0)
-    runs = np.zeros(len(ledger) + len(new), bool)
-    runs[place[place >= 0]] = True
-    runs[len(ledger) :] = True
-    zero = np.zeros(len(new))
-    longer = Ledger(
-        np.concatenate([ledger.key, keys[new]]), np.concatenate([ledger.fraction, zero]),
-        np.concatenate([ledger.owed, zero]), np.concatenate([ledger.received, zero]), runs, ledger.carried,
-    )  # fmt: skip
-    return longer.running(runs)
 
 
 def _members(rows: JobRows, mask: BoolArray, jobs: int) -> BoolArray:

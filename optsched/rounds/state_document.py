@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, model_validator
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import InvalidInput
@@ -44,10 +44,10 @@ class LedgerRow(Document):
     jobs: Pair[Name] | None = None
     pool: Name | None
     gpus: Count
-    nodes: int
+    nodes: Count
     option: Count | None = None
-    workers: int = 0
-    servers: int = 0
+    workers: Count = 0
+    servers: Count = 0
     share: Share = 1.0
     fraction: NonNegative = 0.0
     owed: Finite = 0.0
@@ -61,13 +61,21 @@ class LedgerRow(Document):
         return self
 
 
-JobService = create_model(
-    "JobService",
-    __base__=Document,
-    __doc__="What a job has had; null where there is no such time: it runs, or never ran.",
-    owed=(Finite, 0.0),
-    **{field.name: (Count if field.name == "starts" else Finite | None, None) for field in fields(Service)},  # type: ignore[call-overload]
-)
+class JobService(Document):
+    """What a job has had; null where there is no such time: it runs, or never ran."""
+
+    executed: NonNegative = 0.0
+    attained: NonNegative = 0.0
+    waiting_since: Finite | None = None
+    first_run: Finite | None = None
+    starts: Count = 0
+    speed: NonNegative = 0.0
+    resumes: Finite = 0.0
+    executed_before: NonNegative = 0.0
+    attained_before: NonNegative = 0.0
+    isolated: NonNegative = 0.0
+    counted: NonNegative = 0.0
+    owed: Finite = 0.0
 
 
 class RoundDocument(Document):

@@ -13,6 +13,7 @@ import numpy as np
 from optsched.arrays import BoolArray, IntArray
 from optsched.instance import Instance
 from optsched.placement.standing import Standing
+from optsched.rounds.configured import Configured
 from optsched.rounds.held import SLACK, crowded, held_of
 from optsched.rounds.naming import still_meant
 from optsched.rounds.state import RoundState, Running, cluster_in_round
@@ -27,6 +28,8 @@ class View:
     instance : Instance
         Reserved nodes take no work; deadlines that have passed are gone.
     running : Running
+    configured : Configured
+        How what runs runs, as far as it is known.
     must : BoolArray, shape (jobs,)
         Jobs that run on whatever happens: they cannot be preempted.
     outside : BoolArray, shape (jobs,)
@@ -42,6 +45,7 @@ class View:
 
     instance: Instance
     running: Running
+    configured: Configured
     must: BoolArray
     outside: BoolArray
     awaits: BoolArray
@@ -57,7 +61,7 @@ class View:
         owner = np.repeat(np.arange(len(jobs)), [len(names) for names in gpus])
         numbering = self.instance.cluster.numbering
         gpu = numbering.numbers(chain.from_iterable(gpus))
-        load = np.bincount(gpu, held_of(self.instance, jobs)[0][owner], numbering.gpus)
+        load = np.bincount(gpu, held_of(self.instance, jobs, self.configured.option)[0][owner], numbering.gpus)
         mask = np.zeros(len(self.must), bool)
         mask[jobs[owner[load[gpu] > 1.0 + SLACK]]] = True
         return mask
@@ -79,6 +83,7 @@ class View:
             deadline[late] = np.inf
             table = replace(table, deadline=deadline)
         running = Running.of(replace(given, cluster=cluster))
+        configured = Configured.of(state.ledger, running.pool, running.gpus)
         must = running.runs & ~table.preemptible & ~running.lost
         awaits = np.zeros(len(table), bool)
         awaits[[job for job, before in table.after.items() if before]] = True
@@ -86,8 +91,8 @@ class View:
         policys, told_too = still_meant(state.policy.constraints, given)
         instance = replace(given, cluster=cluster, jobs_table=table, constraints=own)
         return cls(
-            instance, running, must, must & running.leaves, awaits & ~must, crowded(instance) & ~must, policys,
-            (*notices, *told, *told_too),
+            instance, running, configured, must, must & running.leaves, awaits & ~must,
+            crowded(instance, configured.option) & ~must, policys, (*notices, *told, *told_too),
         )  # fmt: skip
 
     def standing(self, jobs: IntArray) -> Standing:
@@ -96,7 +101,7 @@ class View:
         Jobs that share GPUs have equal parts of them, unless their options say which.
         """
         gpus = [self.instance.jobs_table.running[job][1] for job in jobs.tolist()]
-        share, needs = held_of(self.instance, jobs)
+        share, needs = held_of(self.instance, jobs, self.configured.option)
         numbering = self.instance.cluster.numbering
         gpu = numbering.numbers(chain.from_iterable(gpus))
         owner = np.repeat(np.arange(len(jobs)), [len(names) for names in gpus])

@@ -13,8 +13,8 @@ from optsched.arrays import BoolArray, FloatArray
 from optsched.assembly import Performance, opened
 from optsched.instance import Instance
 from optsched.instance.reading import validate
-from optsched.rounds.allocating import check_policy
 from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.policy_checks import check_policy
 from optsched.simulation.fluid import Fluid
 from optsched.simulation.gavel import GavelRounds
 from optsched.simulation.options import SimulationOptions

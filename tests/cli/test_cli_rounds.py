@@ -142,6 +142,7 @@ def test_schemas(run: Any, what: str) -> None:
         ([], 2, "missing argument STATE"),
         (["nothing.json"], 3, "found no readable file at nothing.json"),
         (["@quickstart", "--now", "3"], 2, "--now: found 3, expected at least 7200, the time of the state"),
+        (["@quickstart", "--now", "1e300"], 2, "--now: found 1e+300, expected at most 1e+100 s"),
         (["@quickstart", "--now", "+x"], 2, "--now: found 'x', expected seconds or a duration"),
         (["@quickstart", "--now", "noon"], 2, "--now: found 'noon', expected a number"),
         (["@quickstart", "-f", "makespan", "--ranking", "fifo"], 2, "a formulation or a ranking, not both"),

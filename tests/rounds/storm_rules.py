@@ -233,7 +233,7 @@ def _steps(
 ) -> list[str]:
     """Carry the actions out, one by one."""
     now, found = dict(before), []
-    for step in steps:
+    for step in (step for step in steps if step.gpus):
         if step.kind == "stop":
             if now.pop(step.job, None) != (step.pool, step.gpus):
                 found.append(f"{what}: {step.job} is stopped where it does not run")

@@ -120,9 +120,22 @@ def test_any_byte_of_a_segment_changed(original: Path, tmp_path: Path) -> None:
                 assert error.file in SEGMENTS
                 assert same(found, entries()[: len(found)])
             else:
-                assert place > last
+                assert place > last and b"\0" in (folder / name).read_bytes()
                 assert same(found, entries(0, 4))
         (folder / name).write_bytes(data)
+
+
+def test_a_bit_of_a_last_line_that_has_its_end_is_damage(original: Path, tmp_path: Path) -> None:
+    """It was written wholly, and may have been acknowledged: it is not dropped as if it had been broken off."""
+    folder = copy_of(original, tmp_path / "flipped")
+    segment = folder / SEGMENTS[1]
+    data = segment.read_bytes()
+    place = data.rindex(b'"crc"') - 3
+    segment.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+    assert "is damaged" in reopened(folder) and "a line that its checksum does not fit" in reopened(folder)
+    with pytest.raises(JournalDamaged) as refused:
+        list(read_latest(folder)[1])
+    assert refused.value.exit_code == 3
 
 
 def test_any_byte_of_a_snapshot_changed(tmp_path: Path) -> None:

@@ -49,11 +49,10 @@ POLICIES: dict[str, dict[str, Any]] = {
     },
 }
 LEGITIMATE = {
-    "allox": "allox: job .* without a rate on one GPU|allox plans jobs (on one GPU each|that wait for nobody)",
+    "allox": "allox counts GPUs alone, but .* may run out",
     "deadlines": "is infeasible: .*(deadline|needs)|can run nowhere",
     "budget": "is infeasible: .*cannot be preempted",
     "names": "is left nowhere to run: .*none is usable",
-    "throughput-per-cost": "expected a pool with a price",
 }
 """Reasons to fall back that a policy may have: no allocation of its kind exists."""
 

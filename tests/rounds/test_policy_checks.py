@@ -1,0 +1,129 @@
+"""A policy that no round can be planned with is refused before the first one, in the words of a single solution."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import optsched
+from optsched.errors import InvalidInput, JournalError, OptschedError, SolverUnavailable, UsageError
+from optsched.rounds.policy_checks import check_policy
+
+Document = dict[str, Any]
+JOB = {"id": "a", "gpus": 4, "steps": 1e5, "throughput": {"v100": 40.0}}
+
+
+def instance(*jobs: Document, **pool: Any) -> optsched.Instance:
+    pools = [{"name": "v100", "nodes": 2, "gpus_per_node": 4, **pool}]
+    document = {"format": "optsched-instance/1", "round": 360, "cluster": {"pools": pools}, "jobs": list(jobs)}
+    return optsched.Instance.from_document(document)
+
+
+def wrong(kind: type[OptschedError], words: str, code: int, **policy: Any) -> Any:
+    return pytest.param(policy, kind, words, code, id=words)
+
+
+WRONG = [
+    wrong(SolverUnavailable, "unknown solver 'hihgs'", 7, solver="hihgs"),
+    wrong(SolverUnavailable, "solver gurobi is not installed", 7, solver="gurobi"),
+    wrong(SolverUnavailable, "solver cp-sat lacks 'continuous'", 7, solver="cp-sat"),
+    wrong(SolverUnavailable, "lacks 'integer'", 7, solver="pdlp", formulation="multiple-choice"),
+    wrong(SolverUnavailable, "lacks 'conic'", 7, solver="glop", formulation="proportional-fairness"),
+    wrong(UsageError, "pool v100 does not say what its GPUs draw", 2, constraints=[{"kind": "power", "limit": 5}]),
+    wrong(UsageError, "has no price", 2, constraints=[{"kind": "budget", "limit": 5}]),
+    wrong(InvalidInput, "a price in USD, as cost is to be minimised", 3, formulation="cost"),
+    wrong(InvalidInput, "throughput-per-cost divides by it", 3, formulation="throughput-per-cost"),
+    wrong(UsageError, "needs reference_pool, one of v100; found 'k80'", 2, formulation="makespan",
+          options={"agnostic": True, "reference_pool": "k80"}),
+    wrong(UsageError, "unknown formulation 'maxmin'", 2, formulation="maxmin"),
+    wrong(UsageError, "agnostc", 2, formulation="makespan", options={"agnostc": True}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "kind", "words", "code"), WRONG)
+@pytest.mark.parametrize("jobs", [(), (JOB,)], ids=["no jobs", "a job"])
+def test_what_can_never_work_is_refused(
+    policy: Document, kind: type[OptschedError], words: str, code: int, jobs: tuple[Document, ...]
+) -> None:
+    with pytest.raises(kind) as refused:
+        optsched.Scheduler(instance(*jobs), policy, isolate=False)
+    assert words in str(refused.value) and refused.value.exit_code == code
+    if jobs:  # the same words as of a solution
+        given = {key: policy[key] for key in ("constraints", "options", "solver") if key in policy}
+        with pytest.raises(kind) as alone:
+            optsched.solve(instance(*jobs), policy.get("formulation", "max-min-fairness"), **given)
+        assert str(alone.value) == str(refused.value)
+
+
+@pytest.mark.parametrize("policy", [
+    {"solver": "clarabel"}, {"solver": "highs", "formulation": "multiple-choice"},
+    {"solver": "clarabel", "formulation": "proportional-fairness"},
+    {"solver": "cp-sat", "formulation": "makespan-unrelated"}, {"formulation": "isolated", "solver": "highs"},
+    {"formulation": "allox", "solver": "glop"}, {"ranking": "srtf", "solver": "hihgs"},
+])  # fmt: skip
+@pytest.mark.parametrize("jobs", [(), (JOB,)], ids=["no jobs", "a job"])
+def test_what_can_work_is_not(policy: Document, jobs: tuple[Document, ...]) -> None:
+    check_policy(optsched.RoundPolicy.model_validate(policy), instance(*jobs))
+
+
+def test_a_job_that_only_some_cannot_be_planned_for_is_no_reason() -> None:
+    pools = [
+        {"name": "v100", "nodes": 1, "gpus_per_node": 4, "cost_per_gpu_hour": 2.0},
+        {"name": "k80", "nodes": 1, "gpus_per_node": 4},
+    ]
+    jobs = [JOB, {"id": "b", "steps": 1e5, "throughput": {"k80": 1.0}}]
+    document = {"format": "optsched-instance/1", "round": 360, "cluster": {"pools": pools}, "jobs": jobs}
+    policy = {"constraints": [{"kind": "budget", "limit": 50}]}
+    plan = optsched.Scheduler(optsched.Instance.from_document(document), policy, isolate=False).solve(now=0)
+    assert plan.fallback is None and [item.job for item in plan.start] == ["a"]
+    assert "budget: pool k80, where job b can run, has no price" in plan.hold[0].reason
+
+
+def test_a_deadline_that_cannot_be_kept_is_no_reason() -> None:
+    late = instance({**JOB, "deadline": 1.0})
+    made = optsched.Scheduler(late, {"constraints": [{"kind": "deadlines"}]}, isolate=False)
+    assert made.solve(now=0).fallback
+
+
+def test_a_state_with_an_unknown_solver_is_refused() -> None:
+    with pytest.raises(SolverUnavailable, match="did you mean highs"):
+        optsched.solve_round(instance(JOB), {"solver": "hihgs"})
+
+
+def test_the_command_line_refuses_it_too(tmp_path: Path) -> None:
+    policy, file = tmp_path / "policy.json", tmp_path / "instance.json"
+    policy.write_text('{"constraints": [{"kind": "power", "limit": 5}]}')
+    file.write_text(json.dumps(instance(JOB).to_document()))
+    run = [sys.executable, "-m", "optsched", "round", str(file), "--policy-file", str(policy)]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "power: pool v100 does not say what its GPUs draw" in done.stderr
+
+
+def test_a_scheduler_that_is_refused_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from optsched.rounds import scheduler as scheduling
+
+    made: list[Any] = []
+
+    class Watched(scheduling.SolverProcess):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.closed = False
+            made.append(self)
+
+        def close(self) -> None:
+            self.closed = True
+            super().close()
+
+    monkeypatch.setattr(scheduling, "SolverProcess", Watched)
+    optsched.Scheduler(instance(), journal=tmp_path / "j").close()
+    with pytest.raises(JournalError, match="there is one already"):
+        optsched.Scheduler(instance(), journal=tmp_path / "j")
+    with pytest.raises(SolverUnavailable):
+        optsched.Scheduler(instance(), {"solver": "hihgs"})
+    assert [process.closed for process in made] == [True, True, True]

@@ -1,0 +1,123 @@
+"""One job that a formulation does not deal with is held; all others have their rounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import optsched
+from optsched.errors import OptschedError
+from optsched.rounds.allocating import Recorded
+from optsched.rounds.digest import plan_digest
+from optsched.rounds.solve_round import solve_round
+
+Document = dict[str, Any]
+ONE = {"gpus": 1, "steps": 1e6, "throughput": {"v100": 2.0}}
+GANG = {"gpus": 2, "steps": 1e6, "throughput": {"v100": 3.0}}
+
+
+def document(jobs: dict[str, Document], **pool: Any) -> Document:
+    pools = [{"name": "v100", "nodes": 1, "gpus_per_node": 4, **pool}]
+    told = [{"id": name, **job} for name, job in jobs.items()]
+    return {"format": "optsched-instance/1", "round": 360, "cluster": {"pools": pools}, "jobs": told}
+
+
+def running(plan: optsched.Plan) -> set[str]:
+    names = plan.instance.jobs_table.names
+    return {names[row] for row in plan.running}
+
+
+BARE = {"steps": 1e6, "options": [{"pool": None, "throughput": 1.0}]}
+RATELESS = {"steps": 1e6, "options": [{"pool": "v100", "gpus": 1, "value": 3}]}
+CASES: dict[str, tuple[Document, Document, Document, str]] = {
+    "allox, a gang": ({"formulation": "allox"}, GANG, {}, "job odd has no configuration of exactly one GPU"),
+    "a job that costs nothing": (
+        {"formulation": "throughput-per-cost"}, BARE, {"cost_per_gpu_hour": 2.0}, "has no bound where work is free",
+    ),
+    "the reference pool": (
+        {"formulation": "makespan", "options": {"agnostic": True, "reference_pool": "v100"}}, BARE, {},
+        "job odd cannot run on the reference pool v100",
+    ),
+    "a makespan without a rate": ({"formulation": "makespan"}, RATELESS, {}, "a rate, as fractions of time"),
+    "fifo without a rate": ({"formulation": "fifo"}, RATELESS, {}, "a rate, as fractions of time"),
+    "too old": ({"formulation": "finish-time-fairness"}, {**ONE, "arrival": -1e99}, {}, "lost in rounding"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_job_is_held_and_the_others_run(case: str) -> None:
+    policy, odd, pool, words = CASES[case]
+    instance = optsched.Instance.from_document(document({"a": ONE, "odd": odd, "b": ONE}, **pool))
+    with pytest.raises(OptschedError, match=words) as refused:
+        optsched.solve(instance, policy["formulation"], options=policy.get("options"))
+    assert refused.value.jobs == (1,)
+    made = optsched.Scheduler(instance, policy, isolate=False)
+    for now in (0, 360, 720):
+        plan = made.solve(now=now)
+        assert plan.fallback is None and running(plan) == {"a", "b"}
+        (held,) = plan.hold
+        assert (held.job, held.reason) == ("odd", str(refused.value))
+        assert f"odd held: {refused.value}" in plan.notices
+    made.complete("odd", now=1000)
+    assert made.solve(now=1080).notices == ()
+
+
+def test_several_reasons_are_told_one_by_one() -> None:
+    jobs = {"a": ONE, "gang": GANG, "big": {**GANG, "gpus": 4, "throughput": {"v100": 5.0}}, "b": ONE}
+    jobs |= {"held": {**GANG, "running": {"pool": "v100", "gpus": ["v100-0/0", "v100-0/1"], "since": 0}}}
+    plan = solve_round(optsched.Instance.from_document(document(jobs)), {"formulation": "allox"})
+    assert plan.fallback is None and running(plan) == {"a", "b"}
+    assert [(rows, words.split(":")[1][:28]) for rows, words in plan.refused] == [
+        ((4,), " job held runs on pool v100 "), ((1, 2), " job gang has no configurati")
+    ]  # fmt: skip
+
+
+def test_nobody_is_dealt_with() -> None:
+    plan = solve_round(optsched.Instance.from_document(document({"g": GANG})), {"formulation": "allox"})
+    assert plan.fallback == plan.hold[0].reason and "job g has no configuration of exactly one GPU" in plan.fallback
+    assert not plan.running
+
+
+def test_leftovers_are_such_as_the_formulation_deals_with() -> None:
+    """Elastic jobs of two GPUs here and one there: allox knows the one alone, and so do the leftovers."""
+    pools = [{"name": "v100", "nodes": 1, "gpus_per_node": 4}, {"name": "k80", "nodes": 1, "gpus_per_node": 1}]
+    rates = {"v100": {"2": 3.0}, "k80": {"1": 0.5}}
+    jobs = [{"id": f"o{i}", "steps": 1e4, "gpus": {"min": 1, "max": 2}, "throughput": rates} for i in range(3)]
+    given = {"format": "optsched-instance/1", "round": 360, "cluster": {"pools": pools}, "jobs": jobs}
+    made = optsched.Scheduler(optsched.Instance.from_document(given), {"formulation": "allox"}, isolate=False)
+    for now in range(0, 6 * 360, 360):
+        plan = made.solve(now=now)
+        assert plan.fallback is None and not plan.refused
+        assert {gpu for item in (*plan.start, *plan.keep) for gpu in item.gpus} == {"k80-0/0"}
+
+
+def test_a_gang_that_cannot_be_stopped_runs_on_beside_those_that_are_planned() -> None:
+    gang = {**GANG, "preemptible": False, "running": {"pool": "v100", "gpus": ["v100-0/0", "v100-0/1"], "since": 0}}
+    instance = optsched.Instance.from_document(document({"g": gang, **{name: ONE for name in "abc"}}))
+    made = optsched.Scheduler(instance, {"formulation": "allox"}, isolate=False)
+    for now in (0, 360, 720):
+        plan = made.solve(now=now)
+        assert plan.fallback is None and plan.running[0][1] == ("v100-0/0", "v100-0/1")
+        assert len(plan.running) == 3
+
+
+@pytest.mark.parametrize("formulation", ["allox", "lease"])
+def test_what_a_formulation_leaves_out_itself_does_not_bring_others_in(formulation: str) -> None:
+    """Jobs that wait for others are not in the program, whatever the formulation leaves out besides."""
+    jobs = {"a": {**ONE, "deadline": 9e5}, "later": {**ONE, "after": ["a"], "deadline": 9e5}}
+    plan = solve_round(optsched.Instance.from_document(document(jobs)), {"formulation": formulation})
+    assert plan.fallback is None and running(plan) <= {"a"}
+    assert plan.hold[-1].reason == "waits for a" and not plan.refused
+
+
+def test_a_round_that_was_recorded_holds_the_same_jobs(tmp_path: Path) -> None:
+    instance = optsched.Instance.from_document(document({"a": ONE, "odd": GANG, "b": ONE}))
+    plan = solve_round(instance, {"formulation": "allox"})
+    told = Recorded("the solver was killed", refused=plan.refused)
+    again = solve_round(instance, {"formulation": "allox"}, recorded=told)
+    assert again.refused == plan.refused and again.hold[-1].reason == plan.hold[0].reason
+    with optsched.Scheduler(instance, {"formulation": "allox"}, journal=tmp_path / "j", isolate=False) as made:
+        first = made.solve(now=0)
+    assert plan_digest(optsched.replay(tmp_path / "j", 0).plan) == plan_digest(first)
