@@ -5,13 +5,27 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.formulation_options import ConstraintOptions, options_from
 from optsched.instance import Instance
+
+Sizes = Literal["least", "most", "fastest"]
+"""Which of the configurations of an elastic job that have room it runs in."""
+
+
+class RankingOptions(ConstraintOptions):
+    """Base of the options of rankings: what every ranking of the catalogue takes.
+
+    Options
+        gpus  how many GPUs an elastic job takes of those that jobs before it leave: its ``least`` number, the ``most``
+              that there is room for, or the number with which it is ``fastest``.
+    """
+
+    gpus: Sizes = "least"
 
 
 @dataclass(frozen=True)
@@ -31,7 +45,8 @@ class RankedJobs:
         Whether the deadline is soft: work that is late still counts.
     weight : FloatArray
     remaining : FloatArray
-        Seconds that the steps left take in the fastest configuration at that number of GPUs; inf where it is unknown.
+        Seconds that the steps left take in the fastest configuration that the job may run in (`Ranking.sizes`); inf
+        where it is unknown.
     executed : FloatArray
         Seconds that it has held GPUs since it arrived, or was renewed (`Ranking.renews`).
     attained : FloatArray
@@ -68,7 +83,7 @@ class RankedJobs:
 
 
 class Ranking(ABC):
-    """A policy that ranks jobs. Rounds run them in this order, each in its fastest configuration that has room.
+    """A policy that ranks jobs. Rounds run them in this order, each in a configuration that has room.
 
     A subclass's docstring is the rule. Ties go to the job that arrived first, then to the one that was submitted first.
     A ranking has no memory of its own: what it needs to know of the past is in `RankedJobs`.
@@ -77,8 +92,8 @@ class Ranking(ABC):
     name: ClassVar[str]
     aliases: ClassVar[tuple[str, ...]] = ()
 
-    class Options(ConstraintOptions):
-        """No options."""
+    class Options(RankingOptions):
+        """No options but those of all rankings."""
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options: Any = options_from(type(self), options or {})
@@ -87,6 +102,11 @@ class Ranking(ABC):
     def strict(self) -> bool:
         """Whether a job that has no room keeps all jobs behind it waiting."""
         return False
+
+    @property
+    def sizes(self) -> Sizes:
+        """How many GPUs an elastic job takes."""
+        return self.options.gpus if isinstance(self.options, RankingOptions) else "least"
 
     def renews(self, jobs: RankedJobs) -> BoolArray:
         """Jobs whose time and GPU time count from 0 again from this round on, shape (n,): none of them."""

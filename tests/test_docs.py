@@ -19,6 +19,7 @@ import optsched
 from optsched import errors, registry
 from optsched.cli.main import main
 from optsched.instance import documents
+from optsched.ranking import RankingOptions
 from optsched.rounds.plan_document import PlanDocument
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.scheduler import Scheduler
@@ -343,7 +344,8 @@ def test_the_rankings_are_listed_with_their_options() -> None:
     owners = {owner.name: owner for owner in map(registry.load_ranking, registry.names("ranking"))}
     rows = table(sections("docs/rankings.md")["The catalogue"])
     told = {name.strip("`"): re.findall(r"`([\w-]+)`", options) for name, _, options in rows}
-    assert told == {name: list(owners[name].Options.model_fields) for name in told}
+    common = set(RankingOptions.model_fields)
+    assert told == {name: [own for own in owners[name].Options.model_fields if own not in common] for name in told}
     assert set(told) == set(owners)
     text = sections("docs/rankings.md")["The catalogue"]
     words = " ".join(text.split())
@@ -352,7 +354,8 @@ def test_the_rankings_are_listed_with_their_options() -> None:
     ] == []
     described = table(text[text.index("| option | of |") :])
     assert {(ranking.strip("`"), option.strip("`")) for option, ranking, *_ in described} == {
-        (name, option) for name, options in told.items() for option in options
+        *((name, option) for name, options in told.items() for option in options),
+        *(("all", option) for option in common),
     }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.ranking import RankedJobs, Ranking
+from optsched.ranking import RankedJobs, Ranking, RankingOptions
 
 KEEPS, LATE, NONE = 0, 1, 2
 """A deadline that still counts, a hard one that has passed, none: one group after the other."""
@@ -20,6 +22,10 @@ class EarliestDeadlineFirst(Ranking):
                     that can still be in time;
         (2, 0)      no deadline
 
+    With ``late`` kept, the key of a hard deadline that has passed is (0, d_j) too: the plain rule, in which work that
+    has failed goes before all that can still be in time. Published comparisons have it so (D. Gu et al., "ElasticFlow:
+    An elastic serverless training platform for distributed deep learning", ASPLOS 2023: its simulator).
+
     On one GPU without restart costs all deadlines are met whenever that is possible (W. Horn, "Some simple scheduling
     algorithms", Naval Research Logistics Quarterly 21, 1974; M. Dertouzos, IFIP Congress 1974), and the greatest
     lateness is least: so work that is late but still counts keeps its place. Rounds add that a job holds its GPUs to
@@ -29,13 +35,24 @@ class EarliestDeadlineFirst(Ranking):
     1978): m jobs of length 2e due at 1 and one job of length 1 due at 1 + e, all on m GPUs: the m short ones start, so
     the long one ends at 1 + 2e. It does not look at what is left either: a job that can be in time no more keeps its
     place until its deadline has passed. The side constraint ``deadlines`` and the formulation ``lease`` plan ahead.
+
+    Options
+        late  last: hard deadlines that have passed go behind those that have not; kept: they keep their places.
     """
 
     name = "edf"
     aliases = ("earliest-deadline-first",)
 
+    class Options(RankingOptions):
+        """Options of earliest deadline first."""
+
+        late: Literal["last", "kept"] = "last"
+
+    options: Options
+
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray | IntArray, ...]:
         """See the class."""
         d = jobs.deadline
-        group = np.select([np.isinf(d), (d <= jobs.now) & ~jobs.soft], [NONE, LATE], KEEPS)
+        hopeless = (d <= jobs.now) & ~jobs.soft & (self.options.late == "last")
+        group = np.select([np.isinf(d), hopeless], [NONE, LATE], KEEPS)
         return group, d

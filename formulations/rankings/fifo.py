@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from optsched.arrays import FloatArray
-from optsched.formulation_options import ConstraintOptions
-from optsched.ranking import RankedJobs, Ranking
+from optsched.ranking import RankedJobs, Ranking, RankingOptions
 
 
 class Fifo(Ranking):
@@ -21,7 +20,7 @@ class Fifo(Ranking):
 
     name = "fifo"
 
-    class Options(ConstraintOptions):
+    class Options(RankingOptions):
         """Options of first in, first out."""
 
         strict: bool = False

@@ -8,9 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.formulation_options import ConstraintOptions
 from optsched.instance.documents import Positive
-from optsched.ranking import RankedJobs, Ranking
+from optsched.ranking import RankedJobs, Ranking, RankingOptions
 
 
 class GittinsIndex(Ranking):
@@ -52,7 +51,7 @@ class GittinsIndex(Ranking):
 
     name = "gittins"
 
-    class Options(ConstraintOptions):
+    class Options(RankingOptions):
         """Options of Gittins' index."""
 
         sample: Annotated[list[Positive], Field(min_length=1)]

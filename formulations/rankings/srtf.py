@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from optsched.arrays import FloatArray
-from optsched.formulation_options import ConstraintOptions
-from optsched.ranking import RankedJobs, Ranking
+from optsched.ranking import RankedJobs, Ranking, RankingOptions
 
 
 class ShortestRemainingTime(Ranking):
@@ -30,7 +29,7 @@ class ShortestRemainingTime(Ranking):
     name = "srtf"
     aliases = ("shortest-remaining-time",)
 
-    class Options(ConstraintOptions):
+    class Options(RankingOptions):
         """Options of shortest remaining time first."""
 
         service: bool = False

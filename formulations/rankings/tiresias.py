@@ -10,9 +10,8 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.formulation_options import ConstraintOptions
 from optsched.instance.documents import Positive
-from optsched.ranking import RankedJobs, Ranking
+from optsched.ranking import RankedJobs, Ranking, RankingOptions
 
 LIMITS, LIMITS_OF_CLASSES = (3250.0, 7200.0), (3600.0,)
 """Limits that the published simulator uses, in GPU seconds. It lists a third one, 18000, for a fourth queue that it
@@ -67,7 +66,7 @@ class Tiresias(Ranking):
 
     name = "tiresias"
 
-    class Options(ConstraintOptions):
+    class Options(RankingOptions):
         """Options of Tiresias."""
 
         limits: list[Positive] | None = None

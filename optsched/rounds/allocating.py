@@ -118,7 +118,7 @@ class Memory:
     """An answer that is given again, for a caller who knows when it no longer holds, and takes it out then.
 
     It is the same as solving again where no job or node came, went or changed, the formulation reads nothing that time
-    changes, and no side constraint does.
+    changes, and no side constraint does. Of a ranking, the rows are given again and put in the order of the moment.
     """
 
     answer: Answer | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from optsched.candidates import Classes, JobRows
 from optsched.formulation import Infeasible, SideConstraint
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
-from optsched.ranking import RankedJobs
+from optsched.ranking import RankedJobs, Sizes
 from optsched.rounds.allocating import Answer
 from optsched.rounds.order import Order
 from optsched.rounds.selection import rows_alone, taken
@@ -21,13 +22,16 @@ from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
 
 
-def rank(state: RoundState, view: View, model: Callable[[Instance], PerformanceModel]) -> Answer:
-    """Rows of all jobs at their gang size, in the order of the ranking; equal jobs in the order of their arrival.
+def rank(
+    state: RoundState, view: View, model: Callable[[Instance], PerformanceModel], known: Answer | None = None
+) -> Answer:
+    """Rows of all jobs in the order of the ranking; equal jobs in the order of their arrival.
 
-    A job runs on where it is if it can, else in its fastest configuration that has room. Elastic jobs have their
-    smallest number of GPUs: a ranking says who goes first, and nothing of what more GPUs are worth. Pairs are left out.
-    Side constraints of the placement are kept, and those that bar jobs from ways to run; of others a notice says that
-    they are not.
+    A ranking says who goes first, and nothing of what more GPUs are worth: how many elastic jobs take is an option of
+    it (`optsched.ranking.RankingOptions`). By default they have their smallest number, and a job runs on where it is if
+    it can, else in its fastest configuration that has room. Those that take the most GPUs, or the fastest number, go on
+    where they are only if there is no room for more, or for faster ones. Pairs are left out. Side constraints of the
+    placement are kept, and those that bar jobs from ways to run; of others a notice says that they are not.
 
     Parameters
     ----------
@@ -36,14 +40,38 @@ def rank(state: RoundState, view: View, model: Callable[[Instance], PerformanceM
         That of the state.
     model : callable
         The performance model of an instance.
+    known : Answer, optional
+        What the ranking gave before, of the instance as it is now, where no job or node came, went or changed since:
+        its rows are put in the order of this time, and nothing is compiled.
 
     Raises
     ------
     UsageError, InvalidInput
         The ranking or its options are unknown, or the instance cannot be compiled.
     """
-    started, instance = time.perf_counter(), view.instance
+    started = time.perf_counter()
     ranking = state.policy.made_ranking()
+    given = _unordered(view, model, ranking.sizes) if known is None else known
+    C, rows = given.classes, given.rows
+    order = Order.of(ranking, ranked_jobs(state, view.instance, rows, C))
+    running = view.running
+    stays = (running.pool[rows.job] == C.pool[rows.column]) & (running.gpus[rows.job] == C.gpus[rows.column])
+    stays &= view.configured.like(rows.job, C.configuration_labels[rows.column])
+    keys = {
+        "least": (-rows.rate, ~stays),
+        "most": (-rows.rate, ~stays, -C.gpus[rows.column]),
+        "fastest": (~stays, -rows.rate),
+    }
+    by_row = np.lexsort((rows.column, *keys[ranking.sizes], order.place[rows.job]))
+    place = np.empty(len(rows), np.int64)
+    place[by_row] = np.arange(len(rows))
+    timings = {**given.timings, "allocate": time.perf_counter() - started}
+    return replace(given, fallback=order.fallback, timings=timings, place=place, order=order)
+
+
+def _unordered(view: View, model: Callable[[Instance], PerformanceModel], sizes: Sizes) -> Answer:
+    """All rows that jobs may run in, whoever goes first."""
+    started, instance = time.perf_counter(), view.instance
     constraints = constraints_in_force(instance, view.constraints)
     candidates = compile(instance, model(instance))
     compiled = time.perf_counter() - started
@@ -56,19 +84,9 @@ def rank(state: RoundState, view: View, model: Callable[[Instance], PerformanceM
     rows = rows_alone(C, np.flatnonzero(C.of_job >= 0))
     rows = taken(rows, np.flatnonzero(~barred[rows.column]))
     options = C.candidates.columns.option[C.kind_column[rows.column]] >= 0
-    rows = taken(rows, np.flatnonzero(options | (C.gpus[rows.column] == C.gang[C.class_a[rows.column]])))
-    order = Order.of(ranking, ranked_jobs(state, instance, rows, C))
-    running = view.running
-    stays = (running.pool[rows.job] == C.pool[rows.column]) & (running.gpus[rows.job] == C.gpus[rows.column])
-    stays &= view.configured.like(rows.job, C.configuration_labels[rows.column])
-    by_row = np.lexsort((rows.column, -rows.rate, ~stays, order.place[rows.job]))
-    place = np.empty(len(rows), np.int64)
-    place[by_row] = np.arange(len(rows))
-    timings = {"compile": compiled, "allocate": time.perf_counter() - started}
-    return Answer(
-        C, rows, kept, True, fallback=order.fallback, started_from="ranked", timings=timings,
-        notices=notices, place=place, order=order,
-    )  # fmt: skip
+    least = C.gpus[rows.column] == C.gang[C.class_a[rows.column]]
+    rows = taken(rows, np.flatnonzero(options | least | (sizes != "least")))
+    return Answer(C, rows, kept, True, started_from="ranked", timings={"compile": compiled}, notices=notices)
 
 
 def _barred(

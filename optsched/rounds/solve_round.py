@@ -127,9 +127,9 @@ def _planned(
 ) -> Plan:
     """The plan of an allocation or a ranking."""
     answer = memory.at(view.instance)
-    if answer is None:
+    if state.policy.ranking is not None or answer is None:
         ranked = state.policy.ranking is not None
-        answer = rank(state, view, model) if ranked else allocate(state, view, load, model, recorded)
+        answer = rank(state, view, model, answer) if ranked else allocate(state, view, load, model, recorded)
         memory.answer = replace(answer, timings={}) if answer.fallback is None else None
     allocated = time.perf_counter()
     round = _Round(state, view, answer)

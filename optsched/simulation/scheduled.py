@@ -136,11 +136,12 @@ class Scheduled:
     # --- what it says -------------------------------------------------------------------------------------------------
 
     def plan(self, now: float) -> tuple[Plan, bool]:
-        """The plan from now on, carried out, and whether an allocation was made anew for it.
+        """The plan from now on, carried out, and whether an allocation or an order was made anew for it.
 
-        Where nothing has happened since the last allocation that could change it, it is not computed again.
+        Where nothing has happened since the last allocation that could change it, it is not computed again; an order
+        always is, but of the same rows.
         """
-        solved = self._memory.answer is None or not self._lasting
+        solved = self._memory.answer is None or not self._lasting or self.state.policy.ranking is not None
         state, plan = self.living.planned(now, memory=self._memory if self._lasting else None)
         self.living.follow(state, plan)
         return plan, solved
@@ -182,10 +183,10 @@ class Scheduled:
 
 
 def _lasts(policy: RoundPolicy, instance: Instance) -> bool:
-    """Whether an allocation stays right as long as no job or node comes, goes or changes."""
-    if policy.ranking is not None or constraints_in_force(instance, policy.constraints):
+    """Whether an allocation, or the rows of a ranking, stay right as long as no job or node comes, goes or changes."""
+    if constraints_in_force(instance, policy.constraints) or not instance.jobs_table.preemptible.all():
         return False
-    return not load_formulation(policy.formulation).reads & TIMELY and bool(instance.jobs_table.preemptible.all())
+    return policy.ranking is not None or not load_formulation(policy.formulation).reads & TIMELY
 
 
 def _arriving(source: Instance, rows: IntArray) -> Instance:

@@ -70,6 +70,7 @@ def test_deadlines_that_passed() -> None:
     )
     # late but soft, in time, late by their deadlines (one passes at this moment), none
     assert ranked("edf", jobs) == [4, 3, 1, 7, 2, 5, 6, 0]
+    assert ranked("edf", jobs, late="kept") == [7, 4, 2, 5, 3, 1, 6, 0]
 
 
 # --- Tiresias ------------------------------------------------------------------------------------------------------
@@ -286,7 +287,7 @@ def test_no_jobs_are_in_no_order() -> None:
     [
         ("sjf", {}, "unknown ranking 'sjf', expected one of 2d-las, .*"),
         ("tiresia", {}, "unknown ranking 'tiresia', .*; did you mean tiresias\\?"),
-        ("las", {"limits": [1]}, "las has no option 'limits', expected one of none: it has no options"),
+        ("las", {"limits": [1]}, "las has no option 'limits', expected one of gpus"),
         ("tiresias", {"limit": [1]}, "tiresias has no option 'limit', expected .*; did you mean limits\\?"),
         ("tiresias", {"limits": [1, 0]}, "option of tiresias: limits\\[1\\]: found 0, expected .*"),
         ("tiresias", {"limits": [1, 5, 5]}, "limits\\[2\\]: found 5, expected more than the limit before it, 5"),
@@ -297,6 +298,8 @@ def test_no_jobs_are_in_no_order() -> None:
         ("gittins", {"sample": []}, "option of gittins: sample: found .*, expected .*at least 1.*"),
         ("gittins", {"sample": [1, -2]}, "option of gittins: sample\\[1\\]: found -2, expected a number above 0"),
         ("gittins", {"sample": [1], "delta": 0}, "option of gittins: delta: found 0, expected a number above 0"),
+        ("las", {"gpus": 4}, "option of las: gpus: found 4, expected .*least.*most.*fastest"),
+        ("edf", {"late": "first"}, "option of edf: late: found .first., expected .*last.*kept"),
         ("fifo", {"strict": 1}, "option of fifo: strict: found 1, expected true or false"),
     ],
 )

@@ -1,0 +1,155 @@
+"""How many GPUs elastic jobs take under a ranking, by hand; what is remembered between plans changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from optsched.ranking import Ranking
+from optsched.rounds import policy as policies
+from optsched.rounds import ranked
+from optsched.simulation import Simulation, scheduled, simulate
+from optsched.traces import Trace
+
+Make = Callable[..., Trace]
+SHAPES = {"peaks": {"1": 1.0, "2": 3.0, "4": 2.0}, "grows": {"1": 1.0, "2": 2.0, "4": 4.0}}
+
+
+def job(name: str, steps: float, shape: str, deadline: float, most: int = 4, **more: object) -> dict[str, object]:
+    levels = [level for level in (1, 2, 4) if level <= most]
+    gpus = {"min": 1, "max": most, "levels": levels}
+    return {"id": name, "steps": steps, "workload": shape, "gpus": gpus, "deadline": deadline, **more}
+
+
+def edf(make: Make, jobs: list[dict[str, object]], gpus: str, **more: object) -> Simulation:
+    shapes = {name: {"throughput": {"p": rates}} for name, rates in SHAPES.items()}
+    policy = {"ranking": "edf", "options": {"gpus": gpus}}
+    return simulate(make(jobs, {"p": 4}, workloads=shapes), policy, replan="events", **more)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "finish", "held"),
+    [
+        ("least", [300.0, 300.0], [1, 1]),
+        ("fastest", [100.0, 100.0], [2, 2]),
+        ("most", [150.0, 300.0], [4, 4]),  # one after the other, and slower on four than on two
+    ],
+)
+def test_how_many_gpus_elastic_jobs_take(make: Make, gpus: str, finish: list[float], held: list[int]) -> None:
+    result = edf(make, [job("a", 300.0, "peaks", 1000.0), job("b", 300.0, "peaks", 2000.0)], gpus)
+    assert result.jobs.finish == pytest.approx(finish)
+    assert result.segments.gpus.tolist() == held
+
+
+@pytest.mark.parametrize("gpus", ["most", "fastest"])
+def test_a_job_shrinks_for_one_before_it_and_grows_again(make: Make, gpus: str) -> None:
+    """a: 50 s on four GPUs, 100 s on the two that b leaves, and the rest on four again."""
+    jobs = [job("a", 800.0, "grows", 9000.0), job("b", 200.0, "grows", 1000.0, most=2, arrival=50.0)]
+    result = edf(make, jobs, gpus)
+    mine = result.segments.job == 0
+    assert result.segments.gpus[mine].tolist() == [4, 2, 4]
+    assert result.jobs.finish == pytest.approx([250.0, 150.0])
+    assert edf(make, jobs, gpus, restart_cost=10.0).jobs.finish[0] == pytest.approx(265.0)  # 10 s on two, 10 s on four
+
+
+def test_a_late_job_keeps_its_place_if_asked_to(make: Make) -> None:
+    """a cannot be in time; b can, unless it waits for a."""
+    jobs = [
+        {"id": "a", "steps": 500.0, "throughput": {"p": 1.0}, "deadline": 100.0},
+        {"id": "b", "steps": 100.0, "throughput": {"p": 1.0}, "deadline": 400.0},
+    ]
+    last, kept = (
+        simulate(make(jobs), {"ranking": "edf", "options": {"late": late}}, replan="events").jobs.finish.tolist()
+        for late in ("last", "kept")
+    )
+    assert (last, kept) == ([600.0, 200.0], [500.0, 600.0])
+
+
+def test_gangs_go_where_they_are_faster_only_if_asked_to(make: Make) -> None:
+    """The fast GPU becomes free at 100 s."""
+    jobs = [
+        {"id": "a", "steps": 400.0, "throughput": {"fast": 4.0, "slow": 1.0}},
+        {"id": "b", "steps": 400.0, "throughput": {"fast": 4.0, "slow": 1.0}, "arrival": 1.0},
+    ]
+    finish = {
+        gpus: simulate(
+            make(jobs, {"fast": 1, "slow": 1}), {"ranking": "fifo", "options": {"gpus": gpus}}, replan="events"
+        ).jobs.finish.tolist()
+        for gpus in ("least", "most", "fastest")
+    }
+    assert finish == {"least": [100.0, 401.0], "most": [100.0, 401.0], "fastest": [100.0, 175.25]}
+
+
+def test_a_ranking_with_options_of_its_own_takes_the_least(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of packages do whose options are not of the class that has ``gpus``."""
+    from optsched.formulation_options import ConstraintOptions
+
+    class Plain(Ranking):
+        name = "plain"
+        Options = ConstraintOptions  # type: ignore[assignment]
+
+        def keys(self, jobs: Any) -> tuple[np.ndarray, ...]:
+            return (jobs.arrival,)
+
+    monkeypatch.setattr(policies, "load_ranking", lambda name: Plain)
+    trace = make(
+        [job("a", 300.0, "peaks", 1000.0)], {"p": 4}, workloads={"peaks": {"throughput": {"p": SHAPES["peaks"]}}}
+    )
+    assert simulate(trace, policies.RoundPolicy(ranking="fifo")).jobs.finish.tolist() == [300.0]
+
+
+# --- what is remembered ----------------------------------------------------------------------------------------------
+
+
+def busy(make: Make) -> Trace:
+    """Jobs of all shapes that come, go and are late, and a node that fails and comes back."""
+    rng = np.random.default_rng(5)
+    jobs = [
+        job(
+            f"j{row}", float(rng.integers(100, 1500)), str(rng.choice(list(SHAPES))),
+            float(start + rng.integers(100, 3000)), arrival=float(start), weight=float(rng.integers(1, 4)),
+        )
+        for row, start in enumerate(np.cumsum(rng.integers(0, 250, 30)))
+    ]  # fmt: skip
+    shapes = {name: {"throughput": {"p": rates}} for name, rates in SHAPES.items()}
+    events = [{"at": 900.0, "node": "p-1", "state": "down"}, {"at": 2150.0, "node": "p-1", "state": "up"}]
+    return make(jobs, {"p": 4}, workloads=shapes, node_events=events)
+
+
+@pytest.mark.parametrize(
+    ("ranking", "options"),
+    [
+        ("edf", {"gpus": "most"}), ("tiresias", {"limits": [300.0, 900.0], "knob": 2.0}),
+        ("srtf", {"gpus": "fastest"}), ("las", {}),
+    ],
+)  # fmt: skip
+def test_remembered_rows_give_the_plans_of_rows_made_anew(
+    make: Make, monkeypatch: pytest.MonkeyPatch, ranking: str, options: dict[str, object]
+) -> None:
+    trace, policy = busy(make), {"ranking": ranking, "options": options}
+    compiled: list[int] = []
+    real = ranked.compile
+
+    def counted(*given: Any) -> Any:
+        compiled.append(1)
+        return real(*given)
+
+    monkeypatch.setattr(ranked, "compile", counted)
+    found = simulate(trace, policy, replan="events", restart_cost=20.0)
+    often = len(compiled)
+    monkeypatch.setattr(scheduled, "_lasts", lambda *given: False)
+    anew = simulate(trace, policy, replan="events", restart_cost=20.0)
+    assert often < 0.8 * (len(compiled) - often)  # jobs come and go in many of these rounds, not in all
+    assert found.jobs.finish.tolist() == anew.jobs.finish.tolist()
+    assert found.segments.gpus.tolist() == anew.segments.gpus.tolist()
+    assert found.rounds.solved.tolist() == anew.rounds.solved.tolist()
+
+
+def test_rows_are_made_anew_where_a_side_constraint_may_change_with_time(make: Make) -> None:
+    trace = busy(make)
+    assert scheduled._lasts(policies.RoundPolicy(ranking="edf"), trace.instance)
+    pinned = policies.RoundPolicy(ranking="edf", constraints=({"kind": "pinned", "jobs": ["j0"], "pools": ["p"]},))
+    assert not scheduled._lasts(pinned, trace.instance)
