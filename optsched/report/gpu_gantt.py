@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,10 +25,11 @@ from optsched.report.pictures import (
     time_words,
 )
 from optsched.report.simulated import first_arrival
-from optsched.simulation import Segments, Simulation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from optsched.simulation import Segments, Simulation
 
 MOST_GPUS = 160
 """GPUs that have a row each; of more, each node has one."""
@@ -141,7 +142,7 @@ def _window(segments: Segments, origin: float, most: int) -> tuple[float, float]
 def _between(segments: Segments, low: float, high: float) -> Segments:
     """Those that run in a window."""
     inside = (segments.start < high) & (segments.end > low)
-    return Segments(*(getattr(segments, field.name)[inside] for field in fields(Segments)))
+    return replace(segments, **{field.name: getattr(segments, field.name)[inside] for field in fields(segments)})
 
 
 def _names(ax: Axes, simulation: Simulation, rows: _Rows, by_gpu: bool) -> None:

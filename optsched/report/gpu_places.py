@@ -7,12 +7,15 @@ node of a stretch on one node is known, and its first node otherwise; the rest i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.instance import Instance
-from optsched.simulation import Segments
+
+if TYPE_CHECKING:
+    from optsched.simulation import Segments
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optsched.arrays import FloatArray
 from optsched.errors import UsageError
 from optsched.report.performance_profile import LINES, STYLES
-from optsched.simulation import Simulation
-from optsched.simulation.fairness import RHO, finish_time_ratios
+
+if TYPE_CHECKING:
+    from optsched.simulation import Simulation
+    from optsched.simulation.fairness import RHO
 
 Metrics = Mapping[str, float | None]
 Problem = tuple[str, Any, int]
@@ -115,6 +117,8 @@ class Simulated:
     @cached_property
     def ratios(self) -> tuple[FloatArray, ...]:
         """Finish-time ratios of the jobs of each simulation."""
+        from optsched.simulation.fairness import finish_time_ratios
+
         return tuple(finish_time_ratios(run, self.rho) for run in self.simulations)
 
     @property

@@ -13,13 +13,14 @@ from optsched.report.answers import count
 from optsched.report.palette import INK, LABEL, LINE, SMALL
 from optsched.report.pictures import head, new_axes, plain_frame, require_matplotlib, short, time_ticks, time_unit
 from optsched.report.simulated import Policy, Simulated
-from optsched.simulation import Simulation
-from optsched.simulation.fairness import RHO
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-STEPS = 1000
+    from optsched.simulation import Simulation
+    from optsched.simulation.fairness import RHO
+
+STEPS = 400
 """Points of a line, at most."""
 DECADES = 1.0
 """An axis on which values span more powers of ten than this is logarithmic."""

@@ -14,21 +14,21 @@ from optsched.report.palette import LABEL, LINE
 from optsched.report.pictures import head, new_axes, plain_frame, require_matplotlib, time_unit, time_words
 from optsched.report.simulated import Policy, Simulated, first_arrival
 from optsched.report.simulation_shares import BANDS, legend, line_of
-from optsched.simulation import Simulation
-from optsched.simulation.result import RoundLog
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from optsched.simulation import RoundLog, Simulation
 
 EXACT = 300
 """Rounds that are drawn one by one, at most; of more, and of several seeds, means over windows are drawn."""
 WINDOWS = 240
 """Windows along the time, at most."""
 HOUR = 3600.0
-WIDTHS = (1.0, 10.0, 60.0, 300.0, 900.0, 1800.0, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, 24 * HOUR)
+WIDTHS = (1.0, 10.0, 60.0, 300.0, 900.0, 1800.0, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, 24 * HOUR)
 """Widths of windows in seconds; longer simulations have multiples of the last."""
 
-Amounts = Callable[[RoundLog], tuple[FloatArray, FloatArray]]
+Amounts = Callable[["RoundLog"], tuple[FloatArray, FloatArray]]
 """Of rounds: an amount per second, and what it is a part of."""
 
 
