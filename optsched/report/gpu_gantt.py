@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import UsageError
-from optsched.instance.numbering import Numbering
 from optsched.report.answers import count
 from optsched.report.gantt import WIDTH, Blocks, add_boxes, write_names
+from optsched.report.gpu_blocks import GpuRows, blocks_of
 from optsched.report.gpu_places import Holders, gpus_of, parts_on_nodes
 from optsched.report.palette import INK, JOBS, LABEL, LINE, MAIN, MUTED, PANEL, PAPER, SMALL, job_colours
 from optsched.report.pictures import (
@@ -39,34 +39,11 @@ VECTORS = 600
 """Blocks of a vector graphic, at most; more become a bitmap in it."""
 WINDOWS = 400
 """Columns of the picture of nodes."""
-OF_GPU, PAGE, GAP = 0.16, 5.6, 0.1
-"""Inches: of a GPU and of all of them at most, and between pools."""
 LABELLED = 0.14
 """Inches that the name of a node needs."""
 HOUR = 3600.0
 SPANS = (60.0, 600.0, HOUR, *(HOUR * hours for hours in (2, 6, 12, 24, 48, 72, 168, 336, 672, 1344, 2688, 5376)))
 """Lengths of the part of a long simulation that is drawn, in seconds."""
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Where GPUs are drawn: inches from the upper edge.
-
-    Attributes
-    ----------
-    top : FloatArray, shape (gpus,)
-    of_gpu : float
-    """
-
-    top: FloatArray
-    of_gpu: float
-
-    @classmethod
-    def of(cls, numbering: Numbering, sizes: IntArray) -> _Rows:
-        """Rows of one height, with a gap between pools."""
-        pool = np.repeat(np.arange(len(sizes)), sizes)
-        of_gpu = min(OF_GPU, PAGE / max(numbering.gpus, 1))
-        return cls(np.arange(numbering.gpus) * of_gpu + pool * GAP, of_gpu)
 
 
 def gpu_gantt_picture(
@@ -109,7 +86,7 @@ def gpu_gantt_picture(
     if not len(shown):
         raise UsageError(f"there is nothing to draw: nothing runs from {low:g} to {high:g} s after the first arrival")
     require_matplotlib()
-    rows = _Rows.of(numbering, sizes)
+    rows = GpuRows.of(numbering, sizes)
     ax = new_axes(WIDTH, 1.5 + float(rows.top[-1]) + rows.of_gpu) if ax is None else ax
     unit, name = time_unit(high - low)
     ax.set_xlim(low / unit, high / unit)
@@ -135,8 +112,7 @@ def _window(segments: Segments, origin: float, most: int) -> tuple[float, float]
     if len(segments) <= most:
         return 0.0, last
     limit = float(segments.start[most]) - origin
-    fits = [span for span in SPANS if span <= limit]
-    return 0.0, min(last, max(fits) if fits else max(limit, 1.0))
+    return 0.0, min(last, max((span for span in SPANS if span <= limit), default=SPANS[0]))
 
 
 def _between(segments: Segments, low: float, high: float) -> Segments:
@@ -145,7 +121,7 @@ def _between(segments: Segments, low: float, high: float) -> Segments:
     return replace(segments, **{field.name: getattr(segments, field.name)[inside] for field in fields(segments)})
 
 
-def _names(ax: Axes, simulation: Simulation, rows: _Rows, by_gpu: bool) -> None:
+def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> None:
     """The ground: pools and nodes, with their names on the left; those of pools on the right where nodes have one."""
     numbering = simulation.trace.instance.cluster.numbering
     pools = simulation.trace.instance.cluster.pools
@@ -177,14 +153,14 @@ def _names(ax: Axes, simulation: Simulation, rows: _Rows, by_gpu: bool) -> None:
     ax.set_axisbelow(True)
 
 
-def _draw_jobs(ax: Axes, simulation: Simulation, shown: Segments, rows: _Rows, unit: float) -> str:
+def _draw_jobs(ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows, unit: float) -> str:
     """A block for each stretch on neighbouring GPUs of a node; returns what is to be said of them."""
     from matplotlib.patches import Patch
 
     instance = simulation.trace.instance
     holders = Holders.of(shown)
     holder, gpu = gpus_of(instance, holders, parts_on_nodes(instance, holders))
-    blocks, pairs = _blocks(instance.cluster.numbering, shown, holders, holder, gpu, rows, first_arrival(simulation))
+    blocks, pairs = blocks_of(instance.cluster.numbering, shown, holders, holder, gpu, rows, first_arrival(simulation))
     blocks = Blocks(blocks.job, blocks.owner, blocks.left / unit, blocks.top, blocks.right / unit, blocks.bottom)
     colours = job_colours(shown.job.tolist())
     boxes = add_boxes(ax, blocks, colours)
@@ -206,55 +182,7 @@ def _draw_jobs(ax: Axes, simulation: Simulation, shown: Segments, rows: _Rows, u
     return "; ".join(told)
 
 
-def _blocks(
-    numbering: Numbering, shown: Segments, holders: Holders, holder: IntArray, gpu: IntArray, rows: _Rows, origin: float
-) -> tuple[Blocks, int]:
-    """Rectangles in seconds and inches; where two jobs share GPUs, halves lie over those. And how many halves."""
-    order = np.lexsort((gpu, holder))
-    holder, gpu = holder[order], gpu[order]
-    node = numbering.node_of(gpu)
-    new = np.ones(len(gpu), bool)
-    new[1:] = (holder[1:] != holder[:-1]) | (gpu[1:] != gpu[:-1] + 1) | (node[1:] != node[:-1])
-    begins = np.flatnonzero(new)
-    last = np.append(begins[1:], len(gpu)) - 1
-    owner, top, bottom = holder[begins], rows.top[gpu[begins]], rows.top[gpu[last]] + rows.of_gpu
-    first, stop = np.searchsorted(owner, holders.of_segment), np.searchsorted(owner, holders.of_segment, side="right")
-    first_half, second_half, left, right = _shared(shown, holders)
-    segment = np.concatenate([np.arange(len(shown)), first_half, second_half])
-    begin = np.concatenate([shown.start, left, left])
-    end = np.concatenate([shown.end, right, right])
-    half = np.repeat([0, 1, 2], [len(shown), len(left), len(left)])
-    pieces = (stop - first)[segment]
-    entry = np.repeat(np.arange(len(segment)), pieces)
-    piece = first[segment[entry]] + np.arange(len(entry)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    middle, half = (top[piece] + bottom[piece]) / 2, half[entry]
-    return Blocks(
-        shown.job[segment[entry]],
-        entry,
-        begin[entry] - origin,
-        np.where(half == 2, middle, top[piece]),
-        end[entry] - origin,
-        np.where(half == 1, middle, bottom[piece]),
-    ), len(left)
-
-
-def _shared(shown: Segments, holders: Holders) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-    """Pairs of segments that share GPUs, and from when to when."""
-    first, second = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    order = np.argsort(holders.of_segment, kind="stable")
-    bounds = np.searchsorted(holders.of_segment[order], np.arange(len(holders) + 1))
-    for begin, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        if stop - begin > 1:
-            a, b = np.triu_indices(stop - begin, 1)
-            first.append(order[begin + a])
-            second.append(order[begin + b])
-    one, other = np.concatenate(first), np.concatenate(second)
-    left, right = np.maximum(shown.start[one], shown.start[other]), np.minimum(shown.end[one], shown.end[other])
-    both = right > left
-    return one[both], other[both], left[both], right[both]
-
-
-def _draw_nodes(ax: Axes, simulation: Simulation, shown: Segments, rows: _Rows, unit: float) -> str:
+def _draw_nodes(ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows, unit: float) -> str:
     """The part of the GPUs of each node that is held, window by window; returns what is to be said of it."""
     from matplotlib.colors import LinearSegmentedColormap
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from optsched.simulation import Simulation
     from optsched.simulation.fairness import RHO
 
-STEPS = 400
+POINTS = 400
 """Points of a line, at most."""
 DECADES = 1.0
 """An axis on which values span more powers of ten than this is logarithmic."""
@@ -95,9 +95,9 @@ def fairness_picture(
     return ax
 
 
-def line_of(ax: Axes, policy: Policy, x: FloatArray, y: FloatArray, *, runs: bool = True) -> None:
+def line_of(ax: Axes, policy: Policy, x: FloatArray, y: FloatArray) -> None:
     """A stepped line in the colour and the style of a policy."""
-    told = f" ({len(policy.runs)} seeds)" if runs and len(policy.runs) > 1 else ""
+    told = f" ({len(policy.runs)} seeds)" if len(policy.runs) > 1 else ""
     ax.step(x, y, where="post", color=policy.colour, linestyle=policy.style, linewidth=1.6, zorder=3,
             label=short(policy.name, NAME) + told)  # fmt: skip
 
@@ -139,11 +139,7 @@ def _draw(shown: Simulated, values: Sequence[FloatArray], ax: Axes | None) -> Ax
         jobs = sum(len(values[run]) for run in policy.runs)
         found = np.sort(np.concatenate([values[run][~np.isnan(values[run])] for run in policy.runs]))
         share = np.arange(1, len(found) + 1) / max(jobs, 1)
-        rows = (
-            np.unique(np.linspace(0, len(found) - 1, STEPS).round().astype(np.int64))
-            if len(found)
-            else np.zeros(0, int)
-        )
+        rows = np.linspace(0, len(found) - 1, min(POINTS, len(found))).round().astype(np.int64)
         top = float(share[-1]) if len(share) else 0.0
         line_of(ax, policy, np.concatenate([[start], found[rows], [end]]), np.concatenate([[0.0], share[rows], [top]]))
         if len(policy.runs) > 1 and names <= BANDS:
@@ -161,7 +157,7 @@ def _draw(shown: Simulated, values: Sequence[FloatArray], ax: Axes | None) -> Ax
 
 def _band(ax: Axes, policy: Policy, values: Sequence[FloatArray], start: float, end: float, wide: bool) -> None:
     """From the lowest to the highest share of the seeds."""
-    grid = np.geomspace(start, end, STEPS) if wide else np.linspace(start, end, STEPS)
+    grid = np.geomspace(start, end, POINTS) if wide else np.linspace(start, end, POINTS)
     shares = np.array([
         np.searchsorted(np.sort(values[run]), grid, side="right") / max(len(values[run]), 1)  # NaN is sorted last
         for run in policy.runs

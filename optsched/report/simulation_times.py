@@ -11,7 +11,7 @@ from optsched.arrays import FloatArray
 from optsched.errors import UsageError
 from optsched.report.answers import count
 from optsched.report.palette import LABEL, LINE
-from optsched.report.pictures import head, new_axes, plain_frame, require_matplotlib, time_unit, time_words
+from optsched.report.pictures import head, new_axes, plain_frame, require_matplotlib, time_unit
 from optsched.report.simulated import Policy, Simulated, first_arrival
 from optsched.report.simulation_shares import BANDS, legend, line_of
 
@@ -51,7 +51,7 @@ def utilisation_picture(simulations: Sequence[Simulation] | Simulated, ax: Axes 
     SolverUnavailable
         If matplotlib is not installed.
     """
-    ax, told = _draw(Simulated.of(simulations), ax, _busy)
+    ax, told = _draw(Simulated.of(simulations), ax, busy_gpus)
     ax.set_ylim(0.0, 1.03)
     ax.set_ylabel("part of the GPUs held", fontsize=LABEL)
     head(ax, "Utilisation", told)
@@ -60,20 +60,22 @@ def utilisation_picture(simulations: Sequence[Simulation] | Simulated, ax: Axes 
 
 def queue_picture(simulations: Sequence[Simulation] | Simulated, ax: Axes | None = None) -> Axes:
     """Draw how many jobs wait, over the time; as `utilisation_picture`."""
-    ax, told = _draw(Simulated.of(simulations), ax, _waiting)
+    ax, told = _draw(Simulated.of(simulations), ax, waiting_jobs)
     ax.set_ylim(0.0, max(1.0, ax.get_ylim()[1]))
     ax.set_ylabel("jobs that wait", fontsize=LABEL)
     head(ax, "Queue", told)
     return ax
 
 
-def _busy(rounds: RoundLog) -> tuple[FloatArray, FloatArray]:
+def busy_gpus(rounds: RoundLog) -> tuple[FloatArray, FloatArray]:
+    """Mean number of GPUs that are held in each round, and those of the nodes that are up."""
     seconds = rounds.end - rounds.start
     held = np.divide(rounds.busy.sum(axis=1), seconds, out=np.zeros(len(rounds)), where=seconds > 0)
     return held, rounds.gpus.sum(axis=1)
 
 
-def _waiting(rounds: RoundLog) -> tuple[FloatArray, FloatArray]:
+def waiting_jobs(rounds: RoundLog) -> tuple[FloatArray, FloatArray]:
+    """Jobs that wait in each round; a part of nothing."""
     return rounds.waiting.astype(float), np.ones(len(rounds))
 
 
@@ -102,7 +104,7 @@ def _draw(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tuple[Axes, st
     ax.set_axisbelow(True)
     if len(shown.policies) > 1 or shown.seeds > 1:
         legend(ax, inside=False)
-    told = "round by round" if exact else f"means over {time_words(width)}"
+    told = "round by round" if exact else f"means over {_width_words(width)}"
     if shown.seeds > 1:
         bands = ", bands from the lowest to the highest" if len(shown.policies) <= BANDS else ""
         told += f"; means of {count(shown.seeds, 'seed')}{bands}"
@@ -165,3 +167,11 @@ def _width(span: float) -> float:
     """The width of the windows."""
     width = next((width for width in WIDTHS if span / width <= WINDOWS), 0.0)
     return width or float(WIDTHS[-1] * np.ceil(span / WIDTHS[-1] / WINDOWS))
+
+
+def _width_words(width: float) -> str:
+    """``15 min``, ``2 h``: of windows that are whole in one of the units."""
+    unit, name = next(
+        (unit, name) for unit, name in ((86_400.0, "days"), (HOUR, "h"), (60.0, "min"), (1.0, "s")) if width >= unit
+    )
+    return f"{width / unit:g} {name}" if width != 86_400.0 else "1 day"
