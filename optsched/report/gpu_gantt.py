@@ -175,11 +175,13 @@ def _draw_jobs(ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows,
         told.append("colours repeat")
     if pairs:
         told.append("half of the height: shared")
-    wanted = int(holders.gpus.sum())
-    if len(gpu) < wanted:
-        told.append(f"{wanted - len(gpu):,} of {wanted:,} places on GPUs do not fit")
     write_names(ax, names, blocks, colours)
-    return "; ".join(told)
+    return "; ".join([*told, *_misfits(len(gpu), int(holders.gpus.sum()))])
+
+
+def _misfits(drawn: int, wanted: int) -> list[str]:
+    """What is to be said where the nodes that were chosen for gangs leave too few GPUs."""
+    return [f"{wanted - drawn:,} of {wanted:,} places on GPUs do not fit"] if drawn < wanted else []
 
 
 def _draw_nodes(ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows, unit: float) -> str:
@@ -217,7 +219,8 @@ def _draw_nodes(ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=SMALL)
     width = time_words((high - low) / WINDOWS)
-    return f"a row is a node, {count(int((size > 0).sum()), 'node')}; means over {width}"
+    told = [f"a row is a node, {count(int((size > 0).sum()), 'node')}", f"means over {width}"]
+    return "; ".join([*told, *_misfits(int(parts.gpus.sum()), int(holders.gpus.sum()))])
 
 
 def held_by_window(
