@@ -81,8 +81,8 @@ def waiting_jobs(rounds: RoundLog) -> tuple[FloatArray, FloatArray]:
 
 def _draw(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tuple[Axes, str]:
     """The lines of all policies; and the smaller line below the title."""
-    ends = [float(run.rounds.end.max(initial=0.0)) - first_arrival(run) for run in shown.simulations]
-    span = max(ends) if any(len(run.rounds) for run in shown.simulations) else 0.0
+    running = [run for run in shown.simulations if len(run.rounds)]
+    span = max((float(run.rounds.end.max()) - first_arrival(run) for run in running), default=0.0)
     if span <= 0:
         raise UsageError("there is nothing to draw: no time passes")
     require_matplotlib()
@@ -90,7 +90,7 @@ def _draw(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tuple[Axes, st
     plain_frame(ax, "left", "bottom")
     unit, name = time_unit(span)
     exact = shown.seeds == 1 and all(len(run.rounds) <= EXACT for run in shown.simulations)
-    width = _width(span)
+    width = _width(span, max(float(np.median(run.rounds.end - run.rounds.start)) for run in running))
     edges = np.arange(int(np.ceil(span / width * (1 - 1e-12))) + 1, dtype=np.float64) * width
     for policy in shown.policies:
         if exact:
@@ -163,10 +163,10 @@ def window_means(run: Simulation, amounts: Amounts, edges: FloatArray) -> FloatA
     return means
 
 
-def _width(span: float) -> float:
-    """The width of the windows."""
-    width = next((width for width in WIDTHS if span / width <= WINDOWS), 0.0)
-    return width or float(WIDTHS[-1] * np.ceil(span / WIDTHS[-1] / WINDOWS))
+def _width(span: float, least: float) -> float:
+    """The width of the windows: not below the usual round, and not so small that there are too many."""
+    width = next((width for width in WIDTHS if width >= least and span / width <= WINDOWS), 0.0)
+    return width or float(WIDTHS[-1] * np.ceil(max(span / WINDOWS, least) / WIDTHS[-1]))
 
 
 def _width_words(width: float) -> str:
