@@ -109,7 +109,7 @@ def legend(ax: Axes, inside: bool = True) -> None:
         ax.legend(frameon=False, fontsize=SMALL + 0.5, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0,
                   handlelength=2.6, labelcolor=INK)  # fmt: skip
     else:
-        ax.legend(frameon=False, fontsize=SMALL + 0.5, loc="lower right", handlelength=2.6, labelcolor=INK)
+        ax.legend(frameon=False, fontsize=SMALL + 0.5, loc="best", handlelength=2.6, labelcolor=INK)
 
 
 def _known(values: Sequence[FloatArray], nothing: str) -> FloatArray:
