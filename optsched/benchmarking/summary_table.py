@@ -12,7 +12,8 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading, and what its cells are: text, count, seconds, percent, number, ratio or p."""
+    """A column: its heading, and what its cells are: text, count, seconds, percent, number, ratio, p, or told: numbers
+    that are text already."""
 
     name: str
     kind: str = "number"
@@ -54,8 +55,8 @@ def cell_text(value: Any, kind: str) -> str:
     """A value as text."""
     if value is None:
         return NOTHING
-    if kind in ("text", "count"):
-        return str(value) if kind == "text" else f"{value:,}"
+    if kind in ("text", "told", "count"):
+        return f"{value:,}" if kind == "count" else str(value)
     return str(_TEXTS[kind](value))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.instance.tables import JobNames
 from optsched.report.answers import Answer, count
 from optsched.report.bands import Band, bands_of
 from optsched.report.gantt_rows import GanttRows
@@ -17,6 +18,7 @@ from optsched.report.pictures import head, new_axes, plain_frame, require_matplo
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import Collection
 
 WIDTH = 10.5
 """Inches of a picture."""
@@ -109,7 +111,7 @@ def _draw(rows: GanttRows, ax: Axes | None) -> Axes:
     head(ax, rows.title, rows.subtitle)
     ax.set_xlabel(rows.axis, fontsize=LABEL)
     _legend(ax, rows, colours)
-    _write_names(ax, rows, blocks, colours)
+    write_names(ax, rows.instance.jobs_table.names, blocks, colours)
     return ax
 
 
@@ -153,13 +155,13 @@ def _draw_stretches(ax: Axes, rows: GanttRows, bands: Sequence[Band], colours: M
         np.concatenate((right, right[pair])),
         np.concatenate((middle, bottom[pair])),
     )
-    _add_boxes(ax, blocks, colours)
+    add_boxes(ax, blocks, colours)
     return blocks
 
 
-def _write_names(ax: Axes, rows: GanttRows, blocks: Blocks, colours: Mapping[int, str]) -> None:
+def write_names(ax: Axes, names: JobNames, blocks: Blocks, colours: Mapping[int, str]) -> None:
     """The name of a job in the largest block of each stretch that has room for it."""
-    names, named = rows.instance.jobs_table.names, set()
+    named = set()
     inch = size_of(ax)[0] / float(np.ptp(ax.get_xlim()))
     width, height = (blocks.right - blocks.left) * inch, blocks.bottom - blocks.top
     for place in np.argsort(-width * height, kind="stable")[:MAX_LABELS].tolist():
@@ -172,14 +174,17 @@ def _write_names(ax: Axes, rows: GanttRows, blocks: Blocks, colours: Mapping[int
                     clip_on=True, zorder=3)  # fmt: skip
 
 
-def _add_boxes(ax: Axes, blocks: Blocks, colours: Mapping[int, str]) -> None:
+def add_boxes(ax: Axes, blocks: Blocks, colours: Mapping[int, str]) -> Collection:
+    """Draw the blocks in the colours of their jobs."""
     from matplotlib.collections import PolyCollection
 
     left, top, right, bottom = blocks.left, blocks.top, blocks.right, blocks.bottom
     corners = np.stack([left, top, right, top, right, bottom, left, bottom], axis=1).reshape(-1, 4, 2)
     edge = 0.7 if len(left) <= 400 else 0.2
     fill = [colours[job] for job in blocks.job.tolist()]
-    ax.add_collection(PolyCollection(list(corners), facecolors=fill, edgecolors=PAPER, linewidths=edge, zorder=2))
+    boxes = PolyCollection(list(corners), facecolors=fill, edgecolors=PAPER, linewidths=edge, zorder=2)
+    ax.add_collection(boxes)
+    return boxes
 
 
 def _draw_deadlines(ax: Axes, rows: GanttRows, bands: Sequence[Band]) -> None:

@@ -12,7 +12,7 @@ from optsched.api import write_atomically
 from optsched.report.palette import INK, LINE, MAIN, MUTED, PANEL, PAPER
 
 STYLE = f"""
-:root {{ color-scheme: light; }}
+:root {{ color-scheme: only light; }}
 body {{ margin: 0; background: {PAPER}; color: {INK}; font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; }}
 main {{ max-width: 68rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; }}
 h1 {{ font-size: 1.7rem; line-height: 1.2; margin: 0 0 .3rem; }}
@@ -33,7 +33,7 @@ dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; 
 dt {{ color: {MUTED}; }}
 dd {{ margin: 0; overflow-wrap: anywhere; }}
 figure {{ margin: 1rem 0; }}
-figure svg {{ max-width: 100%; height: auto; }}
+figure svg {{ max-width: 100%; height: auto; background: {PAPER}; }}
 details summary {{ cursor: pointer; color: {MAIN}; }}
 @media print {{ nav, details:not([open]) {{ display: none; }} }}
 """

@@ -135,3 +135,21 @@ def time_words(seconds: float) -> str:
     """A duration in its unit: ``2.5 h``."""
     unit, name = time_unit(abs(seconds))
     return f"{seconds / unit:.3g} {name}"
+
+
+def time_ticks(ax: Axes) -> None:
+    """Round durations as ticks of a logarithmic axis of seconds."""
+    from matplotlib.ticker import NullFormatter, NullLocator
+
+    low, high = ax.get_xlim()
+    marks = {
+        "1 s": 1.0, "10 s": 10.0, "1 min": 60.0, "10 min": 600.0, "1 h": 3600.0, "6 h": 21_600.0, "1 d": 86_400.0,
+        "3 d": 259_200.0, "10 d": 864_000.0, "100 d": 8_640_000.0,
+    }  # fmt: skip
+    shown = {words: value for words, value in marks.items() if low <= value <= high}
+    if len(shown) > 1:
+        ax.set_xticks(list(shown.values()), list(shown))
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.tick_params(axis="x", colors=MUTED)
+    ax.tick_params(axis="both", length=0, labelsize=LABEL, labelcolor=INK)

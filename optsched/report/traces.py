@@ -9,8 +9,17 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.errors import UsageError
 from optsched.report.answers import amount, count
-from optsched.report.palette import INK, LABEL, LINE, MAIN, MUTED, PAPER, SECOND, SMALL
-from optsched.report.pictures import head, new_axes, plain_frame, require_matplotlib, short, time_unit, time_words
+from optsched.report.palette import INK, LABEL, LINE, MAIN, PAPER, SECOND, SMALL
+from optsched.report.pictures import (
+    head,
+    new_axes,
+    plain_frame,
+    require_matplotlib,
+    short,
+    time_ticks,
+    time_unit,
+    time_words,
+)
 from optsched.traces import TraceSummary
 from optsched.traces.demand import HOUR
 
@@ -110,7 +119,7 @@ def durations_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
             f"{name} {time_words(value)}" for name, value in summary.durations.items() if value is not None
         )
         ax.legend(frameon=False, fontsize=SMALL + 0.5, loc="upper left")
-    _time_ticks(ax)
+    time_ticks(ax)
     ax.set_ylim(0, 1.02)
     ax.set_xlabel("duration in the fastest configuration", fontsize=LABEL)
     ax.set_ylabel("share", fontsize=LABEL)
@@ -181,21 +190,3 @@ def _level(ax: Axes, value: float, words: str) -> None:
     ax.axhline(value, color=SECOND, linewidth=1.2, linestyle=(0, (4, 2)), zorder=5)
     ax.annotate(words, (1, value), (-3, 3), ("axes fraction", "data"), "offset points", ha="right", fontsize=SMALL,
                 color=INK, zorder=6, bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1})  # fmt: skip
-
-
-def _time_ticks(ax: Axes) -> None:
-    """Round durations as ticks of a logarithmic axis."""
-    from matplotlib.ticker import NullFormatter, NullLocator
-
-    low, high = ax.get_xlim()
-    marks = {
-        "1 s": 1.0, "10 s": 10.0, "1 min": 60.0, "10 min": 600.0, "1 h": HOUR, "6 h": 6 * HOUR, "1 d": 24 * HOUR,
-        "3 d": 72 * HOUR, "10 d": 240 * HOUR, "100 d": 2400 * HOUR,
-    }  # fmt: skip
-    shown = {words: value for words, value in marks.items() if low <= value <= high}
-    if len(shown) > 1:
-        ax.set_xticks(list(shown.values()), list(shown))
-        ax.xaxis.set_minor_locator(NullLocator())
-        ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.tick_params(axis="x", colors=MUTED)
-    ax.tick_params(axis="both", length=0, labelsize=LABEL, labelcolor=INK)

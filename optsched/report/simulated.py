@@ -1,0 +1,154 @@
+"""Simulations arranged for a report: by policy, each policy with one name and one colour in all pictures of a page."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from optsched.arrays import FloatArray
+from optsched.errors import UsageError
+from optsched.report.performance_profile import LINES, STYLES
+
+if TYPE_CHECKING:
+    from optsched.simulation import Simulation
+    from optsched.simulation.fairness import RHO
+
+Metrics = Mapping[str, float | None]
+Problem = tuple[str, Any, int]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy and its runs.
+
+    Attributes
+    ----------
+    name : str
+        The policy, with the options of the simulation that are not the same in all simulations.
+    runs : tuple of int
+        Which of the simulations are its own: one for each seed, in the order given.
+    colour, style : str
+        Of its lines.
+    """
+
+    name: str
+    runs: tuple[int, ...]
+    colour: str
+    style: str
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Simulations by policy, and what is told of each, worked out once.
+
+    Attributes
+    ----------
+    simulations : tuple of Simulation
+    rho : str
+        Definition of the finish-time ratio (`finish_time_ratios`).
+    unfair : float
+        Ratio beyond which a job is unfairly treated.
+    """
+
+    simulations: tuple[Simulation, ...]
+    rho: RHO = "isolated"
+    unfair: float = 1.0
+
+    @classmethod
+    def of(cls, simulations: Sequence[Simulation] | Simulated, rho: RHO = "isolated", unfair: float = 1.0) -> Simulated:
+        """Arrange simulations; what is arranged already stays as it is.
+
+        Raises
+        ------
+        UsageError
+            If there is none.
+        """
+        if isinstance(simulations, Simulated):
+            return simulations
+        if not len(simulations):
+            raise UsageError("there is nothing to show: no simulation was given")
+        return cls(tuple(simulations), rho, unfair)
+
+    @cached_property
+    def policies(self) -> tuple[Policy, ...]:
+        """The policies in the order in which they first come."""
+        options = [{**run.options, "seed": None} for run in self.simulations]
+        varied = [
+            name
+            for name in dict.fromkeys(name for given in options for name in given)
+            if any(given.get(name) != options[0].get(name) for given in options)
+        ]
+        runs: dict[str, list[int]] = {}
+        for number, (run, given) in enumerate(zip(self.simulations, options, strict=True)):
+            told = [f"{name}={given[name]}" for name in varied if name in given]
+            runs.setdefault(", ".join([run.policy, *told]), []).append(number)
+        return tuple(
+            Policy(name, tuple(mine), LINES[place % len(LINES)], STYLES[(place // len(LINES) + place) % len(STYLES)])
+            for place, (name, mine) in enumerate(runs.items())
+        )
+
+    @cached_property
+    def problems(self) -> tuple[Problem, ...]:
+        """What each simulation was of: trace, seed, and how often its policy met the two before."""
+        found: list[Problem] = [("", None, 0)] * len(self.simulations)
+        for policy in self.policies:
+            met: Counter[tuple[str, Any]] = Counter()
+            for number in policy.runs:
+                what = (_trace_key(self.simulations[number]), seed_of(self.simulations[number]))
+                found[number] = (*what, met[what])
+                met[what] += 1
+        return tuple(found)
+
+    def pairs(self, first: Policy, second: Policy) -> list[tuple[int, int]]:
+        """Simulations of the same problem under two policies."""
+        mine = {self.problems[number]: number for number in first.runs}
+        both = [number for number in second.runs if self.problems[number] in mine]
+        return [(mine[self.problems[number]], number) for number in both]
+
+    @cached_property
+    def metrics(self) -> tuple[Metrics, ...]:
+        """The numbers that describe each simulation."""
+        return tuple(run.metrics(rho=self.rho, unfair=self.unfair) for run in self.simulations)
+
+    @cached_property
+    def ratios(self) -> tuple[FloatArray, ...]:
+        """Finish-time ratios of the jobs of each simulation."""
+        from optsched.simulation.fairness import finish_time_ratios
+
+        return tuple(finish_time_ratios(run, self.rho) for run in self.simulations)
+
+    @property
+    def jobs(self) -> int:
+        """Measured jobs of all simulations."""
+        return sum(int(run.measured.sum()) for run in self.simulations)
+
+    @property
+    def seeds(self) -> int:
+        """Runs of the policy that has the most."""
+        return max(len(policy.runs) for policy in self.policies)
+
+
+def seed_of(simulation: Simulation) -> int:
+    """The seed of a simulation; options that are not stated have their default."""
+    return int(simulation.options.get("seed", 0))
+
+
+def first_arrival(simulation: Simulation) -> float:
+    """When the first job arrives, on the clock of the trace; 0 without jobs."""
+    arrival = simulation.trace.instance.jobs_table.arrival
+    return float(arrival.min()) if len(arrival) else 0.0
+
+
+def _trace_key(simulation: Simulation) -> str:
+    """Equal for traces in which the same happens."""
+    trace = simulation.trace
+    regimes, events = trace.regimes, trace.node_events
+    digest = hashlib.sha256(trace.instance.sha256.encode())
+    for part in (regimes.job, regimes.after, regimes.workload, events.at):
+        digest.update(part.tobytes())
+    digest.update("/".join((*events.node, *events.state)).encode())
+    return digest.hexdigest()

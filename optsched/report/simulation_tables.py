@@ -1,0 +1,228 @@
+"""Tables of simulations: metrics of each policy, each policy against the first, every run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.benchmarking.statistics import holm, mean_interval, paired
+from optsched.benchmarking.summary_table import NOTHING, Column, SummaryTable, cell_text
+from optsched.report.answers import amount
+from optsched.report.pictures import time_unit
+from optsched.report.simulated import Policy, Simulated, seed_of
+
+DIGITS = 6
+"""After the point, at most, of a mean with an interval."""
+FEW = 6
+"""Pairs below which the signed-rank test cannot find p below 0.05."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A metric of simulations as a column: its heading, and its kind: time (s), share, or number."""
+
+    metric: str
+    heading: str
+    kind: str = "number"
+
+
+JOBS = (Figure("jobs", "jobs"), Figure("completed", "completed"))
+TIMES = (
+    Figure("mean_jct", "mean JCT", "time"), Figure("p50_jct", "median JCT", "time"),
+    Figure("p99_jct", "p99 JCT", "time"), Figure("makespan", "makespan", "time"),
+)  # fmt: skip
+FAIRNESS = (
+    Figure("mean_rho", "mean rho"), Figure("worst_rho", "worst rho"),
+    Figure("unfair_fraction", "unfair", "share"), Figure("deadlines_met", "deadlines met", "share"),
+)  # fmt: skip
+USE = (
+    Figure("utilisation", "utilisation", "share"), Figure("progress", "with progress", "share"),
+    Figure("fragmentation", "fragmentation", "share"), Figure("mean_queue", "jobs that wait"),
+    Figure("mean_contention", "jobs there"), Figure("gpu_hours", "GPU-hours"),
+    Figure("gpu_hours_per_job", "GPU-hours of a job"), Figure("restarts_per_job", "restarts of a job"),
+    Figure("lost_steps", "steps lost"),
+)  # fmt: skip
+COST = (Figure("cost", "cost, USD"), Figure("energy", "energy, kWh"))
+PLANNING = (
+    Figure("rounds", "rounds"), Figure("solves", "plans made"), Figure("fallbacks", "fallbacks"),
+    Figure("mean_solve_ms", "mean time of a plan, ms"), Figure("p99_solve_ms", "p99 time of a plan, ms"),
+)  # fmt: skip
+SUMMARY = (*JOBS, TIMES[0], TIMES[2], TIMES[3], USE[0], *FAIRNESS[2:])
+COMPARED = (*TIMES, *FAIRNESS, USE[0], USE[5], USE[7], *COST)
+"""What policies are compared by."""
+
+
+def metrics_table(shown: Simulated, name: str, title: str, figures: Sequence[Figure], words: str = "") -> SummaryTable:
+    """A row for each policy: means over its seeds, with half of the 95 % interval where they differ.
+
+    Where a run of a policy has no value, the policy has none: no mean is taken over what happens to be known.
+    """
+    columns, cells = [Column("policy", "text")], []
+    several = shown.seeds > 1
+    if several:
+        columns.append(Column("seeds", "count"))
+    for figure in figures:
+        scale, unit = _scale(figure, _known(shown, figure))
+        columns.append(Column(f"{figure.heading}{unit}", "told"))
+        cells.append([_mean_text(_values(shown, figure, policy), scale) for policy in shown.policies])
+    rows = tuple(
+        (policy.name, *([len(policy.runs)] if several else []), *(column[row] for column in cells))
+        for row, policy in enumerate(shown.policies)
+    )
+    return SummaryTable(name, title, tuple(columns), rows, words)
+
+
+def comparison_table(shown: Simulated) -> SummaryTable:
+    """Each policy less the first, on simulations of the same trace with the same seed."""
+    first = shown.policies[0]
+    lines: list[tuple[list[str], float | None]] = []
+    for figure in COMPARED:
+        known = _known(shown, figure)
+        if not len(known):
+            continue
+        scale, unit = _scale(figure, known)
+        for other in shown.policies[1:]:
+            lines.append(_compared(shown, figure, first, other, scale, unit))
+    adjusted = holm([p for _, p in lines])
+    rows = tuple(
+        (*cells, cell_text(p, "p"), cell_text(value, "p")) for (cells, p), value in zip(lines, adjusted, strict=True)
+    )
+    names = (
+        "figure",
+        "policy",
+        "pairs",
+        "first",
+        "policy's",
+        "difference",
+        "95 % from",
+        "to",
+        "relative",
+        "p",
+        "p Holm",
+    )
+    columns = tuple(Column(name, "text" if place < 2 else "told") for place, name in enumerate(names))
+    words = (
+        f"Each policy less the first ({first.name}), on the same trace with the same seed: means over the pairs in "
+        "which both have the figure, mean difference, its 95 % interval (Student's t), the difference relative to the "
+        "first, p of Wilcoxon's signed-rank test, and p adjusted for the number of rows (Holm). One pair, or pairs "
+        "that all differ by the same, say nothing of chance and have no interval."
+    )
+    if 1 < shown.seeds < FEW:
+        words += f" With fewer than {FEW} pairs that test cannot find p below 0.05."
+    return SummaryTable("comparison", "Compared with the first policy", columns, rows, words)
+
+
+def _compared(
+    shown: Simulated, figure: Figure, first: Policy, other: Policy, scale: float, unit: str
+) -> tuple[list[str], float | None]:
+    """Cells of a row of the comparison, and p."""
+    both = [
+        (a / scale, b / scale)
+        for a, b in (
+            (shown.metrics[mine][figure.metric], shown.metrics[its][figure.metric])
+            for mine, its in shown.pairs(first, other)
+        )
+        if a is not None and b is not None
+    ]
+    base, values = np.array([pair[0] for pair in both]), np.array([pair[1] for pair in both])
+    cells = [f"{figure.heading}{unit}", other.name, f"{len(both):,}"]
+    if not both:
+        return [*cells, *[NOTHING] * 6], None
+    result = paired(values.tolist(), base.tolist(), ratio=False, method="t")
+    assert result.estimate is not None
+    varies = bool(np.ptp(values - base) > 1e-12 * np.abs([values, base]).max())
+    mean = float(base.mean())
+    relative = NOTHING if mean == 0 else f"{100 * result.estimate / abs(mean):+.3g} %"
+    low, high = (_text(limit) if varies else NOTHING for limit in (result.low, result.high))
+    cells += [amount(mean), amount(float(values.mean())), _text(result.estimate), low, high, relative]
+    return cells, result.p if varies else None
+
+
+def jobs_table(shown: Simulated) -> SummaryTable:
+    """Each policy against the first, job by job."""
+    first = shown.policies[0]
+    rows = []
+    for other in shown.policies[1:]:
+        ratios, before, after = [np.zeros(0)], 0, 0
+        for mine, its in shown.pairs(first, other):
+            a, b = shown.simulations[mine], shown.simulations[its]
+            counted = a.measured & b.measured
+            ends = (a.completed & counted, b.completed & counted)
+            before, after = before + int((ends[0] & ~ends[1]).sum()), after + int((ends[1] & ~ends[0]).sum())
+            both = ends[0] & ends[1] & (a.completion_times > 0) & (b.completion_times > 0)
+            ratios.append(b.completion_times[both] / a.completion_times[both])
+        rows.append((other.name, *_of_ratios(np.concatenate(ratios)), before, after))
+    columns = (
+        Column("policy", "text"), Column("jobs", "count"), Column("geometric mean", "ratio"),
+        Column("lowest", "ratio"), Column("median", "ratio"), Column("highest", "ratio"), Column("shorter", "count"),
+        Column("longer", "count"), Column("same", "count"), Column("only first ends", "count"),
+        Column("only policy ends", "count"),
+    )  # fmt: skip
+    words = (
+        f"Completion time of a job over that under the first policy ({first.name}), on the same trace with the same "
+        "seed, for jobs that end under both. Jobs of one cluster depend on each other: there is no test."
+    )
+    return SummaryTable("job_by_job", "Job by job", columns, tuple(rows), words)
+
+
+def _of_ratios(ratios: FloatArray) -> tuple[int | float | None, ...]:
+    """How many, geometric mean, lowest, median, highest, how many below, above and at 1."""
+    if not len(ratios):
+        return (0, None, None, None, None, 0, 0, 0)
+    equal = np.abs(ratios - 1) <= 1e-9
+    shape = (float(np.exp(np.log(ratios).mean())), *np.quantile(ratios, [0, 0.5, 1]).tolist())
+    return (len(ratios), *shape, int((~equal & (ratios < 1)).sum()), int((~equal & (ratios > 1)).sum()),
+            int(equal.sum()))  # fmt: skip
+
+
+def runs_table(shown: Simulated) -> SummaryTable:
+    """Every simulation with all its metrics, in their own units."""
+    names = list(shown.metrics[0])
+    owner = {run: policy.name for policy in shown.policies for run in policy.runs}
+    rows = tuple(
+        (owner[number], run.trace.name, seed_of(run), *(shown.metrics[number][name] for name in names))
+        for number, run in enumerate(shown.simulations)
+    )
+    columns = (Column("policy", "text"), Column("trace", "text"), Column("seed", "count"), *map(Column, names))
+    return SummaryTable("runs", "Every simulation", columns, rows, "Times in s, cost in USD, energy in kWh.")
+
+
+def _values(shown: Simulated, figure: Figure, policy: Policy) -> list[float | None]:
+    return [shown.metrics[run][figure.metric] for run in policy.runs]
+
+
+def _known(shown: Simulated, figure: Figure) -> FloatArray:
+    """Values of all runs that have one."""
+    found = (metrics[figure.metric] for metrics in shown.metrics)
+    return np.array([value for value in found if value is not None], np.float64)
+
+
+def _scale(figure: Figure, known: FloatArray) -> tuple[float, str]:
+    """The unit of a figure in its own units, and what the heading says of it."""
+    if figure.kind == "share":
+        return 0.01, ", %"
+    if figure.kind == "time" and len(known):
+        unit, name = time_unit(float(known.max()))
+        return unit, f", {name}"
+    return 1.0, ""
+
+
+def _mean_text(values: Sequence[float | None], scale: float) -> str:
+    known = [value / scale for value in values if value is not None]
+    if len(known) < len(values):
+        return NOTHING
+    interval = mean_interval(known, "t")
+    assert interval.mean is not None
+    if interval.high is None or np.ptp(known) <= 1e-12 * max(np.abs(known)):
+        return amount(interval.mean)
+    half = interval.high - interval.mean
+    digits = min(max(0, 1 - math.floor(math.log10(half))), DIGITS)
+    return f"{interval.mean:,.{digits}f} ± {half:,.{digits}f}"
+
+
+def _text(value: float | None) -> str:
+    return NOTHING if value is None else amount(value)
