@@ -17,6 +17,7 @@ from optsched.registry import load_formulation, load_solver
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.policy_checks import check_policy
 from optsched.simulation import SimulationOptions, simulate
+from optsched.simulation.fairness import RHO
 from optsched.simulation.files import simulation_bytes
 from optsched.simulation.simulate import label, policy_of
 from optsched.traces import Trace, load_trace
@@ -51,7 +52,7 @@ class Simulations:
     seeds: Sequence[int] = (0,)
     options: Mapping[str, Any] = field(default_factory=dict)
     models: Mapping[str, Any] = field(default_factory=dict)
-    rho: str = "isolated"
+    rho: RHO = "isolated"
     unfair: float = 1.0
     keep: str | None = None
 
@@ -82,9 +83,11 @@ class Simulations:
         labels = {"trace": self.trace.name, "policy": words_of(policy), "seed": seed}
         return Task.of(spec, labels)
 
-    def file_of(self, policy: Mapping[str, Any], seed: int) -> Path | None:
-        """Where the simulation of a policy and a seed is kept."""
-        return None if self.keep is None else kept_file(self.keep, words_of(policy), seed)
+    def kept(self, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
+        """Files of the simulations that came to their end, in the order of the rows."""
+        if self.keep is None:
+            return []
+        return [kept_file(self.keep, row["policy"], row["seed"]) for row in rows if row["status"] == "ok"]
 
     def run(self, **how: Any) -> Sweep:
         """Do the tasks; see `run_tasks` for how."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,11 +12,16 @@ from optsched.cli.shell import INTERRUPTED, Shell, check_target
 from optsched.cli.simulate_options import Conditions, Simulated, options_of, policies_of
 from optsched.cli.sweep_options import RUNNING, Running, begin_anew, interrupted_words, lines_file
 
+if TYPE_CHECKING:
+    from optsched.benchmarking.simulations import Simulations
+    from optsched.simulation.fairness import RHO
+
+PAGES = (".html", ".svg", ".png", ".pdf")
 EXAMPLES = """
     optsched simulate trace.json --policy max-min-fairness --policy srtf --policy tiresias
     optsched simulate trace.json -p water-filling:hysteresis=0.5 --seeds 5 --noise 0.1 --jobs 2 -o results.csv
     optsched simulate trace.json -p finish-time-fairness --mode gavel --json
-    optsched simulate trace.json -p max-min-fairness --failures 100 --restart-cost 30s --keep runs/
+    optsched simulate trace.json -p max-min-fairness -p srtf --failures 100 --keep runs --page runs.html
 """
 
 
@@ -56,6 +61,13 @@ def simulate(
         str | None,
         typer.Option(metavar="FOLDER", help="Keep every simulation there (npz).", rich_help_panel=OUTPUT),
     ] = None,
+    page: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", rich_help_panel=OUTPUT,
+            help="FILE.html: tables and pictures; .svg, .png or .pdf: pictures. Of what --keep keeps.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> int:  # fmt: skip
     """Let policies schedule the jobs of a trace, from the first arrival to the last end, and compare what comes of it.
@@ -69,6 +81,7 @@ def simulate(
     processes = values.whole(running.jobs, "--jobs") or 0
     options, policies = options_of(simulated, conditions), policies_of(simulated.policy)
     lines = lines_file(output)
+    _check_page(page, keep)
     from optsched.benchmarking.simulations import Simulations
     from optsched.benchmarking.sources import seeds_of
     from optsched.benchmarking.table import rows_document, write_table
@@ -96,10 +109,15 @@ def simulate(
     rows: list[dict[str, Any]] = [dict(row) for row in sweep.rows]
     if output is not None and not output.endswith(".jsonl") and rows:
         write_table(rows, output)
+    if page is not None and not sweep.interrupted:
+        _draw(sweep_of, rows, page)
     if as_json:
         shell.document(rows_document(rows))
     elif not shell.quiet:
         shell.print(*simulate_view(loaded, rows))
+        if page is not None and not sweep.interrupted:
+            shell.tell("")
+            shell.tell(f"{page} written")
         if output is not None and rows:
             shell.tell("")
             shell.tell(f"results written to {output}")
@@ -110,15 +128,47 @@ def simulate(
     return codes[0] if codes else 0
 
 
-def _kind_of_ratio(text: str) -> str:
-    from typing import get_args
+def _check_page(page: str | None, keep: str | None) -> None:
+    """Refuse a page that cannot be made, before anything is simulated."""
+    if page is None:
+        return
+    from pathlib import Path
+
+    from optsched.errors import UsageError
+    from optsched.report.pictures import require_matplotlib
+
+    if Path(page).suffix.lower() not in PAGES:
+        raise UsageError(f"--page: {page}: expected a name that ends in {', '.join(PAGES)}")
+    if keep is None:
+        raise UsageError("--page needs --keep FOLDER: it is made of the simulations that are kept there")
+    check_target(page)
+    require_matplotlib()
+
+
+def _draw(sweep: Simulations, rows: list[dict[str, Any]], page: str) -> None:
+    """The page, or the pictures, of what came to its end."""
+    from optsched.errors import UsageError
+    from optsched.report import write_simulation_page, write_simulation_picture
+    from optsched.simulation.files import read_simulation
+
+    kept = [read_simulation(path) for path in sweep.kept(rows)]
+    if not kept:
+        raise UsageError("--page: no simulation came to its end: there is nothing to draw")
+    if page.lower().endswith(".html"):
+        write_simulation_page(kept, page, rho=sweep.rho, unfair=sweep.unfair)
+    else:
+        write_simulation_picture(kept, page)
+
+
+def _kind_of_ratio(text: str) -> RHO:
+    from typing import cast, get_args
 
     from optsched.errors import UsageError
     from optsched.simulation.fairness import RHO
 
     if text not in get_args(RHO):
         raise UsageError(f"--rho: found {text!r}, expected one of {', '.join(get_args(RHO))}")
-    return text
+    return cast("RHO", text)
 
 
 def _folder(keep: str | None) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -98,7 +97,7 @@ class Simulated:
         for policy in self.policies:
             met: Counter[tuple[str, Any]] = Counter()
             for number in policy.runs:
-                what = (_trace_key(self.simulations[number]), seed_of(self.simulations[number]))
+                what = (self.simulations[number].trace.sha256, seed_of(self.simulations[number]))
                 found[number] = (*what, met[what])
                 met[what] += 1
         return tuple(found)
@@ -141,14 +140,3 @@ def first_arrival(simulation: Simulation) -> float:
     """When the first job arrives, on the clock of the trace; 0 without jobs."""
     arrival = simulation.trace.instance.jobs_table.arrival
     return float(arrival.min()) if len(arrival) else 0.0
-
-
-def _trace_key(simulation: Simulation) -> str:
-    """Equal for traces in which the same happens."""
-    trace = simulation.trace
-    regimes, events = trace.regimes, trace.node_events
-    digest = hashlib.sha256(trace.instance.sha256.encode())
-    for part in (regimes.job, regimes.after, regimes.workload, events.at):
-        digest.update(part.tobytes())
-    digest.update("/".join((*events.node, *events.state)).encode())
-    return digest.hexdigest()

@@ -25,7 +25,7 @@ LISTED = 8
 
 def facts(shown: Simulated) -> list[tuple[str, str]]:
     """What was simulated, and how."""
-    traces = list({run.trace.instance.sha256: run.trace for run in shown.simulations}.values())
+    traces = list({run.trace.sha256: run.trace for run in shown.simulations}.values())
     options = [{name: value for name, value in run.options.items() if name != "seed"} for run in shown.simulations]
     shared = [
         f"{name}={value}" for name, value in options[0].items() if all(given.get(name) == value for given in options)
@@ -33,7 +33,7 @@ def facts(shown: Simulated) -> list[tuple[str, str]]:
     entries = [
         ("policies", named([policy.name for policy in shown.policies], len(shown.policies))),
         ("trace" if len(traces) == 1 else "traces", named([trace.name for trace in traces])),
-        ("sha256 of the instance", named([trace.instance.sha256 for trace in traces])),
+        ("sha256", named([trace.sha256 for trace in traces])),
         ("jobs", named(dict.fromkeys(_jobs_words(run) for run in shown.simulations))),
         ("pools", named(dict.fromkeys(_pools_words(trace) for trace in traces))),
         ("arrivals", named(dict.fromkeys(_arrival_words(trace) for trace in traces))),

@@ -41,6 +41,13 @@ def test_policies_side_by_side(run: Any, trace: str) -> None:
     assert "2 of 2 tasks have a row in rows.jsonl: they are not done again" in again.err
 
 
+@pytest.mark.parametrize("name", ["page.html", "pictures.svg"])
+def test_a_page_of_what_is_kept(run: Any, trace: str, name: str) -> None:
+    done = run("simulate", trace, "-p", "fifo", "--keep", "runs", "--page", name)
+    assert done.code == 0 and f"{name} written" in done.out
+    assert "fifo" in Path(name).read_text()
+
+
 def test_machine_readable(run: Any, trace: str) -> None:
     done = run("simulate", trace, "-p", "fifo", "--seeds", "2", "--noise", "0.2", "--json")
     document = json.loads(done.out)
@@ -76,6 +83,8 @@ def test_a_simulation_that_fails_is_a_row_and_an_exit_code(run: Any, trace: str)
         (["-o", "rows.txt"], 2, "rows.txt"),
         (["--keep", "trace.json"], 2, "--keep: trace.json: File exists"),
         (["--truth", "nofile.json"], 3, "nofile.json"),
+        (["--page", "page.html"], 2, "--page needs --keep FOLDER"),
+        (["--page", "page.txt", "--keep", "runs"], 2, "--page: page.txt: expected a name that ends in .html"),
     ],
 )
 def test_wrong_words(run: Any, trace: str, words: list[str], code: int, message: str) -> None:
