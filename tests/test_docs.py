@@ -71,10 +71,11 @@ def test_python_runs(page: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")])
 def test_shell_lines_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for line in (line for code in blocks(page, "sh") for line in code.splitlines()):
+    lines = [line for code in blocks(page, "sh") for line in code.splitlines()]
+    for number, line in enumerate(lines):
         program, *arguments = shlex.split(line)
         assert program == "optsched"
-        if page == "README.md":  # as a user types it; the many lines of other pages run in this process
+        if page == "README.md" and number < 3:  # as a user types it; the many other lines run in this process
             run([str(BIN / program), *arguments], tmp_path)
         else:
             assert main(arguments) == 0, line

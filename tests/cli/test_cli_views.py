@@ -21,7 +21,7 @@ LACKING = ("no throughput or duration", "expected a price", "expected a pool wit
 """What instances may lack that a formulation needs: a knapsack has values and no rates, some pools have no price."""
 
 
-QUICK = ("infeasible", "packing", "quickstart", "topology")
+QUICK = ("infeasible", "quickstart")
 """Instances whose views are looked at each time; all others in the long studies."""
 
 

@@ -41,7 +41,15 @@ QUICK: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [Linear.name, *FITTED])
+LONG = ("blend",)
+"""Models whose fits take long: slow studies."""
+
+
+def models(names: list[str]) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in names]
+
+
+@pytest.mark.parametrize("name", models([Linear.name, *FITTED]))
 def test_a_saved_model_is_the_same_model(name: str, tmp_path: Path) -> None:
     try:
         document = fit_model(PROFILES, (name, QUICK.get(name, {})))
@@ -62,7 +70,7 @@ def test_a_saved_model_is_the_same_model(name: str, tmp_path: Path) -> None:
     assert model_bytes(fit_model(PROFILES, (name, QUICK.get(name, {})))) == data  # the same profiles, the same bytes
 
 
-@pytest.mark.parametrize("name", FITTED)
+@pytest.mark.parametrize("name", models([*FITTED]))
 def test_the_order_of_the_measurements_does_not_matter(name: str) -> None:
     """Neither the bytes of a document nor a model that is fitted by its class."""
     owner, options = registry.load_model(name), QUICK.get(name, {})

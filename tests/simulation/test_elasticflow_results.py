@@ -54,6 +54,7 @@ def test_tiresias_is_near_the_published_one(round: float) -> None:
     assert found == pytest.approx(reference()["published_fig8a"]["tiresias"], abs=WITHIN)
 
 
+@pytest.mark.slow
 def test_the_published_edf_loses_by_what_it_gives_to_one_job() -> None:
     """More GPUs than make a job faster, and late jobs first: without these, EDF meets more than ElasticFlow did."""
     wide = met("edf", {"gpus": "most"}, rigid=False, round=1e5)

@@ -66,8 +66,19 @@ def differences(run: dict[str, Any], metrics: dict[str, float | None]) -> dict[s
     return {name: (metrics[name] or 0.0) / run[key] - 1.0 for name, key in published.items()}
 
 
+QUICK = {
+    "single60": ("allox", "fifo_perf", "fifo_packed", "max_min_fairness_perf", "finish_time_fairness_perf"),
+    "multi60": ("fifo_perf", "max_min_fairness_perf"),
+}
+"""The other runs take longer, and are a slow study."""
+
+
 @pytest.mark.skipif(not RUNS.is_dir(), reason="the oracles are not beside this checkout")
-@pytest.mark.parametrize("run", runs(), ids=lambda run: f"{run['case']}-{run['policy']}")
+@pytest.mark.parametrize(
+    "run",
+    [pytest.param(run, marks=() if run["policy"] in QUICK[run["case"]] else pytest.mark.slow) for run in runs()],
+    ids=lambda run: f"{run['case']}-{run['policy']}",
+)
 def test_published_runs_are_met(run: dict[str, Any]) -> None:
     if run["policy"] == "gandiva":  # its pairs are drawn
         found = [differences(run, run_of(run, seed).metrics()) for seed in range(5)]
