@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,9 @@ from optsched.simulation.fairness import RHO
 from optsched.simulation.files import simulation_bytes
 from optsched.simulation.simulate import label, policy_of
 from optsched.traces import Trace, load_trace
+
+LONGEST_NAME = 80
+"""Letters of a policy in the name of a file."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class Simulations:
         See `optsched.simulation.metrics.metrics`.
     keep : str, optional
         Folder into which every simulation is written.
+    time_limit, memory_limit : float, optional
+        Seconds and bytes of a simulation.
     """
 
     trace: Trace
@@ -55,6 +61,8 @@ class Simulations:
     rho: RHO = "isolated"
     unfair: float = 1.0
     keep: str | None = None
+    time_limit: float | None = None
+    memory_limit: float | None = None
 
     def tasks(self) -> list[Task]:
         """The tasks in the order of the final table; raises `UsageError` and `InvalidInput`."""
@@ -63,7 +71,10 @@ class Simulations:
             opened(self.trace.instance, model)
         known: set[str] = set()
         for policy in self.policies:
-            check_policy(policy_of(policy), self.trace.instance)
+            made = policy_of(policy)
+            if made.ranking is not None and self.options.get("mode", "rounds") != "rounds":
+                raise UsageError(f"mode {self.options['mode']} takes a formulation; {made.ranking} is a ranking")
+            check_policy(made, self.trace.instance)
             if (text := canonical(dict(policy))) in known:
                 raise UsageError(f"policy {label(policy_of(policy))} is given twice")
             known.add(text)
@@ -76,6 +87,9 @@ class Simulations:
             "policy": dict(policy),
             "options": {**self.options, "seed": seed},
             "models": dict(self.models),
+            "content": {name: _digest(model) for name, model in self.models.items()},
+            "time_limit": self.time_limit,
+            "memory_limit": self.memory_limit,
             "rho": self.rho,
             "unfair": self.unfair,
             "keep": self.keep,
@@ -91,7 +105,16 @@ class Simulations:
 
     def run(self, **how: Any) -> Sweep:
         """Do the tasks; see `run_tasks` for how."""
-        return run_tasks(self.tasks(), simulate_task, prepare=prepare_simulation, kind="simulate", **how)
+        return run_tasks(
+            self.tasks(), simulate_task, prepare=prepare_simulation, kind="simulate", time_limit=self.time_limit,
+            memory_limit=self.memory_limit, **how,
+        )  # fmt: skip
+
+
+def _digest(model: Any) -> str:
+    """Hash of a performance object, or of the file that holds it."""
+    content = canonical(dict(model)).encode() if isinstance(model, Mapping) else Path(model).read_bytes()
+    return hashlib.sha256(content).hexdigest()
 
 
 def words_of(policy: Mapping[str, Any]) -> str:
@@ -105,6 +128,8 @@ def words_of(policy: Mapping[str, Any]) -> str:
 def kept_file(folder: str | Path, policy: str, seed: int) -> Path:
     """The file of a simulation in a folder."""
     plain = "".join(letter if letter.isalnum() or letter in "-_=." else "_" for letter in policy).strip("_")
+    if len(plain) > LONGEST_NAME:
+        plain = f"{plain[:LONGEST_NAME]}-{hashlib.sha256(policy.encode()).hexdigest()[:8]}"
     return Path(folder) / f"{plain}-{seed}.npz"
 
 

@@ -9,13 +9,15 @@ import typer
 from optsched.cli import values
 from optsched.cli.options import OUTPUT, Json, ModelFile, check_inputs
 from optsched.cli.shell import INTERRUPTED, Shell, check_target
-from optsched.cli.simulate_options import Conditions, Simulated, options_of, policies_of
+from optsched.cli.simulate_options import Conditions, Simulated, check_options, options_of, policies_of
 from optsched.cli.sweep_options import RUNNING, Running, begin_anew, interrupted_words, lines_file
+from optsched.errors import UsageError
 
 if TYPE_CHECKING:
     from optsched.benchmarking.simulations import Simulations
     from optsched.simulation.fairness import RHO
 
+LIMIT = 5
 PAGES = (".html", ".svg", ".png", ".pdf")
 EXAMPLES = """
     optsched simulate trace.json --policy max-min-fairness --policy srtf --policy tiresias
@@ -74,9 +76,11 @@ def simulate(
 
     The same command goes on where it was interrupted or killed, and ends with the same table.
 
-    Exit codes: 0 every simulation came to its end, else the code of the first that failed, 130 interrupted; what there
-    is is kept.
+    Exit codes: 0 every simulation came to its end, else the code of the first that failed, 5 if that hit --time-limit;
+    130 interrupted; what there is is kept.
     """
+    if trace == "-":
+        raise UsageError("TRACE: every simulation reads it anew, so it cannot be standard input: write it to a file")
     check_inputs(trace=trace, model=model, truth=conditions.truth)
     processes = values.whole(running.jobs, "--jobs") or 0
     options, policies = options_of(simulated, conditions), policies_of(simulated.policy)
@@ -96,15 +100,16 @@ def simulate(
     sweep_of = Simulations(
         loaded, trace, policies, seeds_of(values.value(simulated.seeds), 0, "--seeds"), options, models,
         _kind_of_ratio(rho), values.real(unfair, "--unfair") or 0.0, _folder(keep),
+        values.duration(time_limit, "--time-limit"), values.size(memory_limit, "--memory-limit"),
     )  # fmt: skip
+    check_options(options)
     tasks = sweep_of.tasks()
     if lines is not None and not running.resume:
         begin_anew(lines)
     with sweep_line(shell) as line:
         sweep = sweep_of.run(
             processes=processes, results_file=lines, append=running.append, retry=running.retry,
-            time_limit=values.duration(time_limit, "--time-limit"),
-            memory_limit=values.size(memory_limit, "--memory-limit"), on_start=line.on_start,
+            on_start=line.on_start,
         )  # fmt: skip
     rows: list[dict[str, Any]] = [dict(row) for row in sweep.rows]
     if output is not None and not output.endswith(".jsonl") and rows:
@@ -124,7 +129,9 @@ def simulate(
     if sweep.interrupted:
         shell.complain(interrupted_words(len(rows), len(tasks), output))
         return INTERRUPTED
-    codes = [int(row.get("exit_code") or 1) for row in rows if row["status"] != "ok"]
+    codes = [
+        LIMIT if row["status"] == "limit" else int(row.get("exit_code") or 1) for row in rows if row["status"] != "ok"
+    ]
     return codes[0] if codes else 0
 
 
@@ -134,7 +141,6 @@ def _check_page(page: str | None, keep: str | None) -> None:
         return
     from pathlib import Path
 
-    from optsched.errors import UsageError
     from optsched.report.pictures import require_matplotlib
 
     if Path(page).suffix.lower() not in PAGES:
@@ -147,7 +153,6 @@ def _check_page(page: str | None, keep: str | None) -> None:
 
 def _draw(sweep: Simulations, rows: list[dict[str, Any]], page: str) -> None:
     """The page, or the pictures, of what came to its end."""
-    from optsched.errors import UsageError
     from optsched.report import write_simulation_page, write_simulation_picture
     from optsched.simulation.files import read_simulation
 
@@ -163,7 +168,6 @@ def _draw(sweep: Simulations, rows: list[dict[str, Any]], page: str) -> None:
 def _kind_of_ratio(text: str) -> RHO:
     from typing import cast, get_args
 
-    from optsched.errors import UsageError
     from optsched.simulation.fairness import RHO
 
     if text not in get_args(RHO):
@@ -176,8 +180,6 @@ def _folder(keep: str | None) -> str | None:
     if keep is None:
         return None
     from pathlib import Path
-
-    from optsched.errors import UsageError
 
     try:
         Path(keep).mkdir(parents=True, exist_ok=True)

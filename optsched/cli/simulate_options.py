@@ -131,6 +131,19 @@ def options_of(simulated: Simulated, conditions: Conditions) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
+def check_options(options: dict[str, Any]) -> None:
+    """Refuse options of a simulation by the names that they are typed with."""
+    from optsched.errors import InvalidInput
+    from optsched.instance.reading import validate
+    from optsched.simulation import SimulationOptions
+
+    try:
+        validate(SimulationOptions, options, "options")
+    except InvalidInput as error:
+        name = error.path.split(".")[1].replace("_", "-")
+        raise UsageError(f"--{name}: found {error.found}, expected {error.expected}") from None
+
+
 def policies_of(texts: Sequence[str] | None) -> list[dict[str, Any]]:
     """Documents of the policies that are typed."""
     return [policy_document(text) for text in texts or (DEFAULT,)]

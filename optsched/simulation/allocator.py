@@ -27,6 +27,8 @@ class Shares:
     job, partner : IntArray
         The partner shares the GPUs, -1 for none.
     pool, gpus, nodes : IntArray
+    share : FloatArray
+        Part of each GPU.
     fraction : FloatArray
     rate, partner_rate : FloatArray
         steps/s.
@@ -37,6 +39,7 @@ class Shares:
     pool: IntArray
     gpus: IntArray
     nodes: IntArray
+    share: FloatArray
     fraction: FloatArray
     rate: FloatArray
     partner_rate: FloatArray
@@ -45,7 +48,7 @@ class Shares:
     def none(cls) -> Shares:
         """Nobody has anything."""
         no, zero = np.zeros(0, np.int64), np.zeros(0)
-        return cls(no, no, no, no, no, zero, zero, zero)
+        return cls(no, no, no, no, no, zero, zero, zero, zero)
 
     def take(self, rows: IntArray) -> Shares:
         """Some of its rows."""
@@ -122,8 +125,8 @@ class Allocator:
 
 
 def _by_trace(rows: JobRows, jobs: IntArray, C: Classes) -> Shares:
-    nodes = C.configurations.nodes[C.configuration]
+    nodes, share = (getattr(C.configurations, name)[C.configuration] for name in ("nodes", "share"))
     return Shares(
         jobs[rows.job], np.where(rows.partner >= 0, jobs[rows.partner], -1), C.pool[rows.column], C.gpus[rows.column],
-        nodes[rows.column], rows.fraction, rows.rate, rows.partner_rate,
+        nodes[rows.column], share[rows.column], rows.fraction, rows.rate, rows.partner_rate,
     )  # fmt: skip

@@ -7,6 +7,7 @@ import heapq
 import numpy as np
 
 from optsched.instance.cluster import Cluster
+from optsched.instance.documents import NODE_STATES
 from optsched.traces import NodeEvents
 
 SECONDS_PER_HOUR = 3600.0
@@ -46,6 +47,12 @@ class NodeChanges:
         ]
         self.told = len(self._queue)
         self._number = len(self._queue)
+        self._told = {
+            pool.node_name(row): NODE_STATES[int(pool.node_state[row])]
+            for pool in cluster.pools
+            for row in range(len(pool.node_gpus))
+        }
+        self._failed: set[str] = set()
         if self._mean is not None:
             names = [pool.node_name(row) for pool in cluster.pools for row in range(len(pool.node_gpus))]
             for name, wait in zip(names, self._random.exponential(self._mean, len(names)).tolist(), strict=True):
@@ -67,16 +74,27 @@ class NodeChanges:
         return any(state != "down" or not drawn for _, _, _, state, drawn in self._queue)
 
     def ahead(self, until: float) -> list[tuple[float, str, str]]:
-        """What happens before ``until``, without taking it."""
-        return sorted((at, node, state) for at, _, node, state, _ in self._queue if at < until)
+        """What happens up to ``until``, without taking it."""
+        return sorted((at, node, state) for at, _, node, state, _ in self._queue if at <= until)
 
     def until(self, now: float) -> list[tuple[float, str, str]]:
         """Take what happens up to ``now``: (seconds, node, state)."""
         found = []
         while self._queue and self._queue[0][0] <= now:
             at, _, node, state, drawn = heapq.heappop(self._queue)
-            found.append((at, node, state))
+            if not drawn:
+                self._told[node] = state
+                if node not in self._failed:
+                    found.append((at, node, state))
+            elif state == "up":
+                self._failed.discard(node)
+                if self._told[node] != "down":
+                    found.append((at, node, self._told[node]))
+            elif self._told[node] != "down":
+                self._failed.add(node)
+                found.append((at, node, state))
             if drawn and self._mean is not None:
-                wait = self._repair if state == "down" else float(self._random.exponential(self._mean))
-                self._push(at + wait, node, "up" if state == "down" else "down")
+                failed = node in self._failed
+                wait = self._repair if failed else float(self._random.exponential(self._mean))
+                self._push(at + wait, node, "up" if failed else "down")
         return found

@@ -16,15 +16,16 @@ from optsched.simulation.failures import NodeChanges
 from optsched.simulation.history import IsolatedHistory
 from optsched.simulation.options import SimulationOptions
 from optsched.simulation.recording import Recorder, Stint
-from optsched.simulation.rounds import effective_arrivals
+from optsched.simulation.rounds import begin_of, effective_arrivals
 from optsched.simulation.truth import Truth
 from optsched.simulation.world import World
 from optsched.traces import Trace
 
 
 class Fluid:
-    """A trace under a formulation whose allocation is followed to the letter; what rounds can reach is at best this.
+    """A trace under a formulation whose allocation is followed to the letter.
 
+    Shares that a formulation leaves over stay unused, as rounds' leftovers do not: such formulations end later here.
     A new allocation is made when a job comes, ends, or changes its rates, and when a node changes. Jobs are not put on
     GPUs: no gang must be whole, nothing is stopped or started, and so nothing is lost with a node.
 
@@ -45,7 +46,9 @@ class Fluid:
         self.arrival = effective_arrivals(trace)
         self.recorder = Recorder(instance, options.segments)
         self.notices: list[str] = []
-        origin = float(self.arrival.min(initial=np.inf)) if len(self.arrival) else instance.now
+        origin = begin_of(trace, self.arrival)
+        if not instance.jobs_table.preemptible.all():
+            self.notices.append("fluid mode stops and starts nothing: jobs that cannot be preempted share too")
         self.changes = NodeChanges(
             instance.cluster, trace.node_events, origin, options.failures, options.repair, options.seed
         )
@@ -64,7 +67,7 @@ class Fluid:
             for _, node, state in self.changes.until(now):
                 self.allocator.instance = with_nodes(self.allocator.instance, {node: state})
             jobs = np.flatnonzero((self.arrival <= now) & ~self._gone)
-            jobs = self._without_work(jobs)
+            jobs = self._ready(self._without_work(jobs))
             coming = float(self.arrival[self.arrival > now].min(initial=np.inf))
             event = min(coming, self.changes.next, end)
             if not len(jobs):
@@ -96,6 +99,12 @@ class Fluid:
         self._gone[empty] = True
         self.recorder.finish[empty] = self.arrival[empty]
         return np.setdiff1d(jobs, empty)
+
+    def _ready(self, jobs: IntArray) -> IntArray:
+        """The jobs whose predecessors are complete."""
+        after = self.instance.jobs_table.after
+        waits = [job for job in jobs.tolist() if any(not self._gone[other] for other in after.get(job, ()))]
+        return np.setdiff1d(jobs, waits) if waits else jobs
 
     def _gpus(self) -> IntArray:
         pools = self.allocator.instance.cluster.pools
@@ -137,7 +146,7 @@ class Fluid:
         shared = np.flatnonzero(shares.partner >= 0)
         entry = np.concatenate([np.arange(len(shares.job)), shared])
         job = np.concatenate([shares.job, shares.partner[shared]])
-        share = np.where(shares.partner >= 0, 0.5, 1.0)[entry]
+        share = (shares.share * np.where(shares.partner >= 0, 0.5, 1.0))[entry]
         first = np.isnan(self.recorder.first_start[job])
         return self.recorder.stint(
             Stint(

@@ -2,10 +2,11 @@
 
 D. Narayanan et al., OSDI 2020, section 5, and the repository's ``scheduler.py`` (commit c4fa400), whose rules are kept
 where they differ from our own rounds: a new job has no share until the next reset, at least ``reset_interval`` seconds
-after the last; a job without a share takes a place in the selection but runs only if it has one in the allocation; a
-round ends when the last job of it ends, and whoever ends before keeps its GPUs idle until then; steps of a round are
-whole; nothing is lost by stopping a job. As in Shockwave's variant of the simulator, jobs may have regimes, and with
-``restart_cost`` a job that did not run in the round before makes no progress for so long.
+after the last (one at the very beginning does not count); a job without a share takes a place in the selection but runs
+only if it has one in the allocation; a round ends when the last job of it ends, and whoever ends before keeps its GPUs
+idle until then; steps of a round are whole; nothing is lost by stopping a job. As in Shockwave's variant of the
+simulator, jobs may have regimes, and with ``restart_cost`` a job that did not run in the round before makes no progress
+for so long.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from optsched.simulation.gavel_rows import GavelRows
 from optsched.simulation.history import IsolatedHistory
 from optsched.simulation.options import SimulationOptions
 from optsched.simulation.recording import Recorder, Stint, spread_of
-from optsched.simulation.rounds import effective_arrivals
+from optsched.simulation.rounds import begin_of, effective_arrivals
 from optsched.simulation.truth import Truth
 from optsched.simulation.world import World
 from optsched.traces import Trace
@@ -69,6 +70,10 @@ class GavelRounds:
         instance = trace.instance
         if len(trace.node_events) or options.failures is not None:
             raise UsageError("mode gavel has no nodes that fail: use mode rounds")
+        if instance.jobs_table.after or (instance.jobs_table.options >= 0).any():
+            raise UsageError("mode gavel has neither predecessors nor explicit options: use mode rounds")
+        if not instance.jobs_table.preemptible.all():
+            raise UsageError("mode gavel has no jobs that cannot be preempted: use mode rounds")
         if len(trace.regimes) and instance.colocation:
             raise UsageError("mode gavel does not pack jobs that have regimes: use mode rounds")
         if (instance.jobs_table.gpus_min != instance.jobs_table.gpus_max).any():
@@ -92,7 +97,9 @@ class GavelRounds:
         self._order = random.Random(options.seed + SHUFFLER)
         self._rows = GavelRows.none(len(self._sizes))
         self._pool_time: FloatArray = np.zeros(len(self._sizes))
-        self._stale, self._last_reset = True, 0.0
+        self._stale = True
+        self._last_reset: float | None = None
+        self._origin = begin_of(trace, self.arrival)
         self._seats: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
         self._gone = np.zeros(len(self.arrival), bool)
         self._failed = np.zeros(len(self.arrival), np.int64)
@@ -102,9 +109,9 @@ class GavelRounds:
         """Everything, until all jobs are complete or none can run."""
         queue = np.argsort(self.arrival, kind="stable")
         number = 0
-        now = origin = float(self.arrival.min(initial=np.inf))
+        now = origin = self._origin
         end = np.inf if self.options.until is None else origin + self.options.until
-        before, idle = 0.0, 0  # the end of the last round, from which its successor counts its time
+        idle, before = 0, None  # the end of the last round, from which its successor counts its time
         while not self._gone.all() and now < end:
             stop = number + int(np.searchsorted(self.arrival[queue[number:]], now, side="right"))
             self._come(queue[number:stop])
@@ -116,7 +123,7 @@ class GavelRounds:
             if not len(placed.row):
                 if number == len(queue):
                     idle += 1
-                    self._last_reset = 0.0
+                    self._last_reset = None
                     if idle > 1:
                         self.notices.append(f"{int((~self._gone).sum())} jobs cannot run: given up at {now:g} s")
                         return
@@ -127,7 +134,7 @@ class GavelRounds:
                 continue
             idle = 0
             jobs = len(placed.row) + int((self._rows.partner[placed.row] >= 0).sum())
-            until, busy = self._run(placed, now, before)
+            until, busy = self._run(placed, now, before, min(self._length, end - now))
             self._note(now, until, jobs, busy, seconds, solved)
             before = now = until
 
@@ -172,10 +179,11 @@ class GavelRounds:
 
     def _renew(self, now: float) -> bool:
         """A new allocation, if jobs came or went and the last one is old enough."""
-        due = now - self._last_reset >= self.options.reset_interval or self._last_reset == 0
+        since = self._last_reset
+        due = since is None or since == self._origin or now - since >= self.options.reset_interval
         if not (self._stale and due and len(self._rows)):
             return False
-        self._rows = self._rows.reset(now - self._last_reset, self._length / 2.0)
+        self._rows = self._rows.reset(0.0 if self._last_reset is None else now - self._last_reset, self._length / 2.0)
         self._pool_time = self._rows.time.sum(axis=0)
         self._last_reset = now
         jobs = self._rows.job[self._rows.partner < 0]
@@ -244,17 +252,21 @@ class GavelRounds:
             [seats[row] for row, _ in placed],
         )  # fmt: skip
 
-    def _run(self, placed: _Placed, now: float, before: float) -> tuple[float, FloatArray]:
+    def _run(self, placed: _Placed, now: float, before: float | None, length: float) -> tuple[float, FloatArray]:
         """Let run what is placed; the end of the round, and GPU seconds by pool."""
         rows, world = self._rows, self.world
         row, pool = placed.row, placed.pool
         job, partner = rows.job[row], rows.partner[row]
         cost = self._restart_costs(job)
         made = world.done.copy()
-        takes = self._staged(placed, now, cost) if len(self.truth.regimes) else self._whole_steps(placed, cost)
+        takes = (
+            self._staged(placed, now, cost, length)
+            if len(self.truth.regimes)
+            else self._whole_steps(placed, cost, length)
+        )
         made = world.done - made
         until = float((now + takes).max())
-        spent = now + takes - (before if before > 0 else 0.0) - cost  # a gap before the round counts, as there
+        spent = now + takes - (now if before is None else before) - cost  # a gap before the round counts, as there
         np.add.at(rows.time, (row, pool), spent)
         self._pool_time += np.bincount(pool, spent, minlength=len(self._pool_time))
         busy = self._stint(placed, now, now + takes, cost)
@@ -283,9 +295,9 @@ class GavelRounds:
         """Seconds without progress of jobs that did not run in the round before."""
         return np.where(self._ran[job], 0.0, self.options.restart_cost or 0.0)
 
-    def _whole_steps(self, placed: _Placed, cost: FloatArray) -> FloatArray:
+    def _whole_steps(self, placed: _Placed, cost: FloatArray, length: float) -> FloatArray:
         """Every job makes the whole steps of a round, or those that it has left; seconds that each row takes."""
-        rows, world, length = self._rows, self.world, self._length
+        rows, world = self._rows, self.world
         row, pool = placed.row, placed.pool
         job, partner = rows.job[row], rows.partner[row]
         takes = np.zeros(len(row))
@@ -304,7 +316,7 @@ class GavelRounds:
         world.done[partner[shared]] += np.where(late, np.floor(steps[1] * part), steps[1])[shared]
         return takes
 
-    def _staged(self, placed: _Placed, now: float, cost: FloatArray) -> FloatArray:
+    def _staged(self, placed: _Placed, now: float, cost: FloatArray, length: float) -> FloatArray:
         """Jobs with regimes change their rates when they come to it; seconds that each row takes."""
         rows, world = self._rows, self.world
         row, pool = placed.row, placed.pool
@@ -314,7 +326,7 @@ class GavelRounds:
         nodes = -(-gang // self._widest[pool])
         ends = world.run(
             job, rows.rate[row, pool], (rows.partner[row], pool, gang, nodes), now,
-            np.full(len(row), now + self._length),
+            np.full(len(row), now + length),
         )  # fmt: skip
         changed = job[world.stage[job] != stage]
         if len(changed):

@@ -65,6 +65,7 @@ class AlloxAllocator(Allocator):
                 one.astype(np.int64),
                 one.astype(np.int64),
                 one,
+                one,
                 self._rate[job, pool],
                 np.zeros(len(job)),
             )

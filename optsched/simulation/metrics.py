@@ -68,10 +68,14 @@ def metrics(simulation: Simulation, *, rho: RHO = "isolated", unfair: float = 1.
 def _over_time(simulation: Simulation) -> dict[str, float | None]:
     """What is told of rounds."""
     rounds, pools = simulation.rounds, simulation.trace.instance.cluster.pools
-    length = rounds.end - rounds.start
+    last = _last(simulation)
+    length = np.clip(np.minimum(rounds.end, last) - rounds.start, 0.0, None)
     there = (rounds.gpus * length[:, np.newaxis]).sum(axis=0)
     busy = rounds.busy.sum(axis=0)
     seconds, free = float(length.sum()), float(there.sum() - busy.sum())
+    arrival = np.maximum(simulation.trace.instance.jobs_table.arrival, rounds.start.min(initial=np.inf))
+    finish = np.where(np.isnan(simulation.jobs.finish), last, simulation.jobs.finish)
+    there_time = float(np.clip(np.minimum(finish, last) - arrival, 0.0, None).sum())
     power: list[tuple[float | None, float | None]] = [(pool.watts_per_gpu, pool.watts_idle) for pool in pools]
     joules = [
         on * used + idle * max(all_of - used, 0.0)
@@ -84,14 +88,25 @@ def _over_time(simulation: Simulation) -> dict[str, float | None]:
         "progress": float((busy.sum() - simulation.jobs.restoring.sum()) / there.sum()) if there.sum() > 0 else None,
         "energy": sum(joules) / JOULES_PER_KWH if len(joules) == len(pools) else None,
         "fragmentation": float((rounds.stranded * length).sum() / free) if free > 0 else None,
-        "mean_queue": float((rounds.waiting * length).sum() / seconds) if seconds > 0 else None,
-        "mean_contention": float(((rounds.waiting + rounds.running) * length).sum() / seconds) if seconds > 0 else None,
+        "mean_queue": max(there_time - float(simulation.jobs.held.sum()), 0.0) / seconds if seconds > 0 else None,
+        "mean_contention": there_time / seconds if seconds > 0 else None,
         "rounds": len(rounds),
         "solves": int(rounds.solved.sum()),
         "fallbacks": int(rounds.fallback.sum()),
         "mean_solve_ms": _mean(planned),
         "p99_solve_ms": _quantile(planned, 0.99),
     }
+
+
+def _last(simulation: Simulation) -> float:
+    """When the last job ended; the end of the last round where some were cut off while they ran."""
+    rounds, finish = simulation.rounds, simulation.jobs.finish
+    if not len(rounds):
+        return 0.0
+    used = rounds.end[rounds.busy.sum(axis=1) > 0]
+    running = np.isnan(finish).any() and bool(rounds.running[-1] > 0)
+    ended = float(np.nanmax(finish)) if simulation.completed.any() else float(used.max(initial=rounds.start[0]))
+    return float(rounds.end[-1]) if running else ended
 
 
 def _makespan(simulation: Simulation) -> float | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from optsched.instance.documents import Count, Document, NonNegative, Positive, PositiveCount, Share
+from optsched.instance.documents import Count, Document, NonNegative, Positive, PositiveCount
+
+Part = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
 
 class SimulationOptions(Document):
@@ -53,8 +55,8 @@ class SimulationOptions(Document):
     mode: Literal["rounds", "fluid", "gavel"] = "rounds"
     replan: Literal["rounds", "events"] = "rounds"
     round: Positive | None = None
-    warm_up: Share | Literal[0] = 0
-    cool_down: Share | Literal[0] = 0
+    warm_up: Part = 0.0
+    cool_down: Part = 0.0
     until: Positive | None = None
     noise: NonNegative = 0.0
     observe: bool = False

@@ -41,10 +41,10 @@ class Rounds:
         self.options, self.truth, self.instance = options, truth, instance
         self.world = World(truth, options.noise, options.seed)
         self.arrival = effective_arrivals(trace)
-        self.origin = float(self.arrival.min(initial=np.inf)) if len(self.arrival) else instance.now
-        begun = replace(
-            instance, now=min(instance.now, self.origin), jobs_table=replace(instance.jobs_table, running={})
-        )
+        self.origin = begin_of(trace, self.arrival)
+        table = instance.jobs_table
+        running = {row: held for row, held in table.running.items() if self.arrival[row] <= self.origin}
+        begun = replace(instance, now=self.origin, jobs_table=replace(table, running=running))
         self.scheduled = Scheduled(trace, begun, policy.model_copy(update={"progress": False}))
         self.changes = NodeChanges(
             instance.cluster, trace.node_events, self.origin, options.failures, options.repair, options.seed
@@ -53,14 +53,15 @@ class Rounds:
         self.notices: list[str] = []
         self.arrived = np.zeros(len(self.arrival), bool)
         self.gone = np.zeros(len(self.arrival), bool)
-        self.begun = np.full(len(self.arrival), np.nan)
+        self.begun = np.full(len(self.arrival), self.origin)
+        self.saved = self.world.done.copy()  # steps at the last checkpoint
         self._settled: Running | None = None
 
     def run(self) -> None:
         """Everything, until all jobs are complete, or nothing can happen any more."""
         length, end = self.instance.round, self.options.until
         end = np.inf if end is None else self.origin + end
-        now, grid, idle, number = self.origin, self.origin, 0, 0
+        now, anchor, idle, number = self.origin, self.origin, 0, 0
         while not self.gone.all() and now < end:
             number += 1
             if number > self.options.most_rounds:
@@ -68,14 +69,16 @@ class Rounds:
             self._take_changes(now)
             self._take_arrivals(now)
             if not len(self.scheduled.rows):
-                ahead = min(float(self.arrival[~self.arrived].min(initial=np.inf)), end)
+                if self.arrived.all():
+                    break
+                ahead = min(float(self.arrival[~self.arrived].min()), self.changes.next, end)
                 self._idle(now, ahead)
-                now, grid = ahead, ahead  # a scheduler without jobs wakes when one comes
+                now, anchor = ahead, ahead  # a scheduler without jobs wakes when one comes
                 continue
             running, solved, fallback, seconds = self._planned(now)
-            while grid <= now + EARLY * length:
-                grid += length
-            until = min(grid, end)
+            until = min(anchor + (np.floor((now - anchor) / length + EARLY) + 1.0) * length, end)
+            if not until > now:
+                raise UsageError(f"a round of {length:g} s is less than the clock tells apart at {now:g} s")
             busy, until = self._carry_out(running, now, until)
             self._record(running, busy, now, until, seconds, solved, fallback)
             idle = idle + 1 if not len(running.job) else 0
@@ -138,15 +141,16 @@ class Rounds:
         if self.options.replan == "events":
             until = min(until, self._next_event(running, rate, now, until))
         stop, broken = self._stops(running, until)
+        self.saved[job[running.fresh]] = before[running.fresh]  # who is stopped by a plan saves its state
         ends = world.run(job, rate, place, now, stop)
-        self._fall_back(running, broken, rate, ends, before, now)
+        self._save(job, before, now, ends)
+        self._fall_back(job[broken & ~world.finished[job]])
         finished = world.finished[job]
         self.recorder.finish[job[finished]] = ends[finished]
         if self.options.observe and len(job):
             self.scheduled.observe(job, rate)
-        shared = running.partner >= 0
         stint = Stint(
-            job, running.pool, running.gpus, running.nodes, running.first_gpu, np.where(shared, 0.5, 1.0),
+            job, running.pool, running.gpus, running.nodes, running.first_gpu, _shares(running, now, ends),
             np.ones(len(job)), np.full(len(job), now), ends, running.fresh.astype(np.int64),
             np.clip(world.resumes[job] - now, 0.0, None),
         )  # fmt: skip
@@ -162,34 +166,42 @@ class Rounds:
             ends = np.maximum(self.world.resumes[job], now) + np.where(rate > 0, left / rate, np.inf)
         coming = self.arrival[~self.arrived].min(initial=np.inf)
         event = min(float(ends.min(initial=np.inf)), float(coming), self.changes.next)
-        return event if event > now else until
+        return max(event, float(np.nextafter(now, np.inf))) if event < until else until
 
     def _stops(self, running: Running, until: float) -> tuple[FloatArray, BoolArray]:
         """When each job that runs is stopped at the latest, and whether a node breaks it off."""
-        stop = np.full(len(running.job), until)
+        stop, broken = np.full(len(running.job), until), np.zeros(len(running.job), bool)
         node = self.instance.cluster.numbering.node_of(running.gpu)
         names = self.instance.cluster.numbering.by_name
         for at, name, state in self.changes.ahead(until):
             if state == "down":
                 hit = running.owner[node == names[name]]
                 stop[hit] = np.minimum(stop[hit], at)
-        return stop, stop < until
+                broken[hit] = True
+        return stop, broken
 
-    def _fall_back(
-        self, running: Running, broken: BoolArray, rate: FloatArray, ends: FloatArray, before: FloatArray, now: float
-    ) -> None:
-        """Jobs whose node failed lose what they did since their last checkpoint, and wait."""
-        broken = broken & ~self.world.finished[running.job]
-        if not broken.any():
-            return
-        job = running.job[broken]
+    def _save(self, job: IntArray, before: FloatArray, now: float, ends: FloatArray) -> None:
+        """Steps of jobs at their last checkpoint up to the end of what they ran now.
+
+        Checkpoints come each round, or after every so many seconds of running; inside a round steps count as even.
+        """
         every = self.options.checkpoint
         if every is None:
-            lost = self.world.done[job] - before[broken]
-        else:
-            ran = ends[broken] - np.maximum(self.begun[job], self.world.resumes[job])
-            lost = np.where(ran > 0, np.mod(ran, every), 0.0) * rate[broken]
-        self.world.lose(job, np.maximum(lost, 0.0))
+            self.saved[job] = before
+            return
+        since = np.maximum(self.begun[job], self.world.resumes[job])
+        last = since + np.floor((ends - since) / every + EARLY) * every
+        first = np.maximum(now, since)
+        part = np.divide(last - first, ends - first, out=np.zeros(len(job)), where=ends > first)
+        new = (ends > first) & (last >= first) & (last > since)
+        made = before + part * (self.world.done[job] - before)
+        self.saved[job] = np.where(new, made, self.saved[job])
+
+    def _fall_back(self, job: IntArray) -> None:
+        """Jobs whose node failed lose what they did since their last checkpoint, and wait."""
+        if not len(job):
+            return
+        self.world.lose(job, np.maximum(self.world.done[job] - self.saved[job], 0.0))
         mask = np.zeros(len(self.gone), bool)
         mask[job] = True
         self.scheduled.interrupted(mask)
@@ -224,6 +236,23 @@ class Rounds:
 def _once(values: IntArray) -> IntArray:
     """Place of each value where it first appears: GPUs that two jobs share count once."""
     return np.unique(values, return_index=True)[1]
+
+
+def _shares(running: Running, now: float, ends: FloatArray) -> FloatArray:
+    """Part of its GPUs that each job has to itself: a half while another runs on them, all afterwards."""
+    share = running.share.copy()
+    both = np.flatnonzero(running.partner >= 0)
+    if len(both):
+        place = {job: row for row, job in enumerate(running.job.tolist())}
+        other = ends[[place[job] for job in running.partner[both].tolist()]]
+        stay, together = ends[both] - now, np.minimum(ends[both], other) - now
+        share[both] *= np.where(stay > 0, 1.0 - 0.5 * together / np.maximum(stay, 1e-300), 0.5)
+    return share
+
+
+def begin_of(trace: Trace, arrival: FloatArray) -> float:
+    """When a simulation begins: now, as the trace has it, or the first arrival if that is later."""
+    return max(trace.instance.now, float(arrival.min())) if len(arrival) else trace.instance.now
 
 
 def effective_arrivals(trace: Trace) -> FloatArray:

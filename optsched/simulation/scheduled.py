@@ -36,6 +36,8 @@ class Running:
     job, partner : IntArray, shape (k,)
         The partner is the job that shares the GPUs, -1 for none.
     pool, gpus, nodes, first_gpu : IntArray, shape (k,)
+    share : FloatArray, shape (k,)
+        Part of each GPU that the job may use, alone or with its partner.
     speed : FloatArray, shape (k,)
         steps/s that the scheduler reckons with.
     fresh : BoolArray, shape (k,)
@@ -50,6 +52,7 @@ class Running:
     gpus: IntArray
     nodes: IntArray
     first_gpu: IntArray
+    share: FloatArray
     speed: FloatArray
     fresh: BoolArray
     owner: IntArray
@@ -177,7 +180,9 @@ class Scheduled:
         beside = partner[mine]
         return Running(
             self.rows[mine], np.where(beside >= 0, self.rows[beside], -1),
-            np.array([pool for pool, _, _ in held], np.int64), gpus, nodes, first, plan.speed[mine],
+            np.array([pool for pool, _, _ in held], np.int64), gpus, nodes, first,
+            np.array([plan.setups[job].share if job in plan.setups else 1.0 for job in plan.running], float),
+            plan.speed[mine],
             np.isin(plan.verdict[mine], (Verdict.START, Verdict.MOVE)), owner, gpu,
         )  # fmt: skip
 

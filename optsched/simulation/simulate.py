@@ -23,6 +23,8 @@ from optsched.simulation.rounds import Rounds
 from optsched.simulation.truth import Truth
 from optsched.traces import Trace, load_trace
 
+ROUNDING = 1e-6
+"""Of a job, that products of parts and numbers of jobs may be off."""
 MODES: Mapping[str, type[Rounds | Fluid | GavelRounds]] = {
     "rounds": Rounds,
     "fluid": Fluid,
@@ -101,7 +103,7 @@ def measured(arrival: FloatArray, options: SimulationOptions) -> BoolArray:
     count = len(arrival)
     place = np.empty(count, np.int64)
     place[np.argsort(arrival, kind="stable")] = np.arange(count)
-    inside: BoolArray = (place >= np.ceil(options.warm_up * count)) & (
-        place < np.floor((1.0 - options.cool_down) * count)
+    inside: BoolArray = (place >= np.ceil(options.warm_up * count - ROUNDING)) & (
+        place < np.floor((1.0 - options.cool_down) * count + ROUNDING)
     )
     return inside

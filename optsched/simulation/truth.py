@@ -10,6 +10,7 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray
 from optsched.assembly import Performance, compile, model_of, opened
 from optsched.candidates import Candidates
+from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.instance.tables import ARRAY_FIELDS, JobNames
 from optsched.traces import Regimes, Trace
@@ -28,8 +29,15 @@ class Truth:
         instance = opened(trace.instance, performance)
         self.jobs = len(trace.instance.jobs_table)
         self.regimes = trace.regimes
+        self.done: FloatArray = instance.jobs_table.steps_done.copy()
+        """Steps done before the simulation begins."""
         staged = _with_regimes(instance, trace.regimes)
         self.candidates: Candidates = compile(staged, model_of(staged), future=True, later_nodes=True)
+        bare = self.candidates.columns.kind[self.candidates.columns.pool < 0]
+        if len(bare):
+            row = int(np.flatnonzero(np.isin(self.candidates.kinds.of_job, bare))[0])
+            name = instance.jobs_table.names[row if row < self.jobs else int(self.regimes.job[row - self.jobs])]
+            raise UsageError(f"job {name} may run without any pool, which is not simulated")
 
     def row(self, job: IntArray, stage: IntArray) -> IntArray:
         """Row of jobs in their stages (0, 1, ...)."""
@@ -118,6 +126,7 @@ def _with_regimes(instance: Instance, regimes: Regimes) -> Instance:
     arrays = {name: getattr(table, name)[rows] for name in ARRAY_FIELDS}
     arrays["workload"][len(table) :] = regimes.workload
     arrays["rates"][len(table) :] = -1
+    arrays["options"][len(table) :] = -1
     arrays["steps_done"] = np.zeros(len(rows))
     staged = replace(table, names=JobNames(len(rows)), running={}, after={}, awaits={}, **arrays)
     colocation = instance.colocation if not len(regimes) else tuple(c for c in instance.colocation if c.jobs is None)

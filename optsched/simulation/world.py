@@ -37,8 +37,10 @@ class World:
         count = truth.jobs
         self.truth = truth
         self.steps: FloatArray = table.steps[:count].copy()
-        self.done: FloatArray = np.zeros(count)
-        self.stage: IntArray = np.zeros(count, np.int64)
+        self.done: FloatArray = np.minimum(truth.done, self.steps)
+        regimes = truth.regimes
+        begun = regimes.job[regimes.after <= self.done[regimes.job]] if len(regimes) else regimes.job
+        self.stage: IntArray = np.bincount(begun, minlength=count).astype(np.int64)
         self.resumes: FloatArray = np.full(count, -np.inf)
         self.lost: FloatArray = np.zeros(count)
         self.factor: FloatArray = np.ones(count)

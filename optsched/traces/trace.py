@@ -60,10 +60,10 @@ class Regimes:
         if not len(later):
             return table
         first = np.searchsorted(self.job, rows[later])
-        workload, rates = table.workload.copy(), table.rates.copy()
+        workload, rates, options = table.workload.copy(), table.rates.copy(), table.options.copy()
         workload[later] = self.workload[first + stage[later] - 1]
-        rates[later] = -1
-        return replace(table, workload=workload, rates=rates)
+        rates[later] = options[later] = -1
+        return replace(table, workload=workload, rates=rates, options=options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,11 +62,15 @@ def test_a_policy_file(run: Any, trace: str) -> None:
 
 
 def test_a_simulation_that_fails_is_a_row_and_an_exit_code(run: Any, trace: str) -> None:
-    done = run("simulate", trace, "-p", "srtf", "-p", "fifo", "--mode", "gavel", "-o", "rows.json")
+    whole = json.loads(Path(trace).read_text())
+    whole["jobs"][1]["gpus"] = {"min": 1, "max": 1}
+    whole["jobs"][2] |= {"gpus": 1, "after": ["j0"]}
+    Path(trace).write_text(json.dumps(whole))
+    done = run("simulate", trace, "-p", "max-min-fairness", "-p", "fifo", "--mode", "gavel", "-o", "rows.json")
     assert done.code == 2
-    assert "srtf is a ranking: use mode rounds" in done.out
+    assert "mode gavel has neither predecessors nor explicit options" in " ".join(done.out.split())
     rows = json.loads(Path("rows.json").read_text())["rows"]
-    assert [row["status"] for row in rows] == ["error", "ok"]
+    assert [row["status"] for row in rows] == ["error", "error"]
 
 
 @pytest.mark.parametrize(
@@ -75,11 +79,12 @@ def test_a_simulation_that_fails_is_a_row_and_an_exit_code(run: Any, trace: str)
         (["-p", "nonesuch"], 2, "--policy: unknown policy 'nonesuch', expected one of "),
         (["-p", "fifo", "-p", "fifo"], 2, "policy fifo is given twice"),
         (["-p", "fifo:variant=7"], 2, "option of fifo: variant: found 7"),
-        (["--mode", "magic"], 3, 'options.mode: found "magic"'),
+        (["--mode", "magic"], 2, '--mode: found "magic"'),
+        (["-p", "srtf", "--mode", "gavel"], 2, "mode gavel takes a formulation; srtf is a ranking"),
         (["--noise", "x"], 2, "--noise: found 'x', expected a number"),
         (["--seeds", "0"], 2, "--seeds: found 0"),
         (["--rho", "none"], 2, "--rho: found 'none', expected one of isolated, contention, static"),
-        (["--warm-up", "2"], 3, "options.warm_up"),
+        (["--warm-up", "2"], 2, "--warm-up: found 2"),
         (["-o", "rows.txt"], 2, "rows.txt"),
         (["--keep", "trace.json"], 2, "--keep: trace.json: File exists"),
         (["--truth", "nofile.json"], 3, "nofile.json"),
@@ -93,6 +98,25 @@ def test_wrong_words(run: Any, trace: str, words: list[str], code: int, message:
     assert message in done.err
     assert done.err.count("\n") == 1
     assert not Path("rows.jsonl").exists()
+
+
+def test_another_truth_is_another_task(trace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models are known by what their files hold, not by their names."""
+    from optsched.benchmarking.simulations import Simulations
+    from optsched.traces import load_trace
+
+    monkeypatch.setattr("optsched.benchmarking.simulations.opened", lambda instance, model: instance)
+    keys = set()
+    for content in ("one", "two"):
+        Path("truth.json").write_text(content)
+        sweep = Simulations(load_trace(trace), trace, [{"ranking": "fifo"}], models={"truth": "truth.json"})
+        keys.add(sweep.tasks()[0].key)
+    assert len(keys) == 2
+
+
+def test_standard_input_is_refused(run: Any, trace: str) -> None:
+    done = run("simulate", "-", stdin=Path(trace).read_bytes())
+    assert done.code == 2 and "it cannot be standard input" in done.err
 
 
 def test_a_broken_trace(run: Any, trace: str) -> None:

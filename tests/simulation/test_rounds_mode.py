@@ -37,7 +37,7 @@ def test_one_by_one_with_and_without_plans_at_events(make: Make) -> None:
     at_once = simulate(trace, "fifo", replan="events")
     assert at_once.jobs.finish.tolist() == [150.0, 300.0, 450.0]
     assert at_once.metrics()["utilisation"] == pytest.approx(1.0)
-    assert waits.metrics()["utilisation"] == pytest.approx(450.0 / 600.0)
+    assert waits.metrics()["utilisation"] == pytest.approx(450.0 / 550.0)
 
 
 def test_time_is_shared_as_the_allocation_says(make: Make) -> None:
@@ -123,10 +123,67 @@ def test_a_learning_scheduler_is_told_true_rates(make: Make) -> None:
     assert simulate(trace, policy, performance=learning, observe=True).completed.all()
 
 
+def test_a_failure_costs_the_same_whenever_plans_are_made(make: Make) -> None:
+    """A job of 300 s, its node down from 90 s to 200 s, no checkpoint before; also where a round begins then."""
+    for at, length in ((90.0, 60.0), (120.0, 60.0), (120.0, 1000.0)):
+        events = [{"at": at, "node": "p-0", "state": "down"}, {"at": 200.0, "node": "p-0", "state": "up"}]
+        trace = make([job("a", 300.0)], node_events=events)
+        for replan in ("rounds", "events"):
+            assert simulate(trace, round=length, replan=replan, checkpoint=5000.0).jobs.lost.tolist() == [at]
+
+
+def test_a_checkpoint_is_what_was_done_at_its_time(make: Make) -> None:
+    """1 step/s for 10 s, then 10 steps/s; the checkpoint at 20 s is in the round before the failure at 35 s."""
+    trace = make(
+        [{"id": "a", "workload": "slow", "steps": 1000.0}],
+        workloads={"slow": {"throughput": {"p": 1.0}}, "fast": {"throughput": {"p": 10.0}}},
+        regimes={"a": [{"after": 10.0, "workload": "fast"}]},
+        node_events=[{"at": 35.0, "node": "p-0", "state": "down"}],
+    )
+    assert simulate(trace, round=10.0, checkpoint=20.0, until=100.0).jobs.lost.tolist() == [pytest.approx(150.0)]
+
+
+def test_a_simulation_begins_with_what_is_done_and_runs(make: Make) -> None:
+    begun = job("a", 100.0, steps_done=90.0, running={"pool": "p", "gpus": ["p-0/0"]}, arrival=-500.0)
+    result = simulate(make([begun, job("b", 50.0)]), "fifo", replan="events")
+    assert result.jobs.finish.tolist() == [10.0, 60.0]
+    assert result.jobs.starts.tolist() == [0, 1]
+    for mode in ("fluid", "gavel"):
+        assert simulate(make([begun]), mode=mode).jobs.finish == pytest.approx([10.0])
+
+
+def test_shares_of_a_gpu_are_shares(make: Make) -> None:
+    options = [{"pool": "p", "gpus": 1, "share": 0.25, "throughput": 1.0}]
+    trace = make([{"id": f"j{row}", "steps": 100.0, "options": options} for row in range(4)])
+    for mode in ("rounds", "fluid"):
+        result = simulate(trace, mode=mode)
+        assert result.jobs.finish == pytest.approx([100.0] * 4)
+        assert result.jobs.gpu_seconds == pytest.approx([25.0] * 4)
+        assert result.metrics()["utilisation"] == pytest.approx(1.0)
+
+
+def test_a_node_that_is_down_for_good_does_not_come_back(make: Make) -> None:
+    events = [{"at": 10.0, "node": "p-1", "state": "down"}]
+    trace = make([job("a", 9000.0), job("b", 9000.0)], {"p": 2}, node_events=events)
+    result = simulate(trace, failures=0.3, repair=0.05, checkpoint=50.0, seed=1)
+    assert result.jobs.lost.sum() > 0
+    assert set(result.segments.first_gpu[result.segments.start >= 100.0].tolist()) == {0}
+
+
+def test_metrics_end_with_the_last_job(make: Make) -> None:
+    wide = {"id": "wide", "steps": 10.0, "gpus": 4, "throughput": {"p": 1.0}}
+    for trace in (make([job("a", 40.0)]), make([job("a", 40.0), wide])):
+        for options in ({}, {"until": 1e5}):
+            assert simulate(trace, **options).metrics()["utilisation"] == pytest.approx(1.0)
+
+
 def test_a_job_waits_for_its_predecessors(make: Make) -> None:
     trace = make([job("a", 150.0, arrival=40.0), job("b", 100.0, after=["a"], arrival=0.0)], {"p": 2})
     result = simulate(trace)
     assert result.jobs.first_start.tolist() == [40.0, 240.0]
+    assert simulate(trace, mode="fluid").jobs.finish == pytest.approx([190.0, 290.0])
+    with pytest.raises(UsageError, match="neither predecessors nor explicit options"):
+        simulate(trace, mode="gavel")
 
 
 def test_two_that_share_a_gpu_run_at_the_rates_of_the_pair(make: Make) -> None:
@@ -137,7 +194,8 @@ def test_two_that_share_a_gpu_run_at_the_rates_of_the_pair(make: Make) -> None:
     )
     result = simulate(trace)
     assert result.jobs.finish == pytest.approx([100.0, 80.0 / 0.9])
-    assert result.jobs.gpu_seconds == pytest.approx([50.0, 40.0 / 0.9])
+    alone = 100.0 - 80.0 / 0.9  # the GPU is whose partner has ended
+    assert result.jobs.gpu_seconds == pytest.approx([40.0 / 0.9 + alone, 40.0 / 0.9])
 
 
 def test_jobs_that_can_never_run_are_given_up_with_a_notice(make: Make) -> None:
