@@ -27,7 +27,8 @@ from optsched.rounds.opening import StateSource, state_of
 from optsched.rounds.plan import Held, Plan, Verdict
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.ranked import rank
-from optsched.rounds.seating import Seating, Seats
+from optsched.rounds.seating import Seating
+from optsched.rounds.seats import Seats
 from optsched.rounds.selection import (
     DUE,
     HELD,
@@ -170,11 +171,10 @@ class _Round:
         starved = np.zeros(len(table), bool)
         if policy.patience is not None:
             starved = (waited >= policy.patience * length) & ~(view.outside | view.awaits | view.must)
-        claimless = starved & ~_members(answer.rows, answer.rows.fraction > 0, len(table))
         together = view.together
         more = joined(
-            self._going_on(np.flatnonzero(view.running.runs & ~goes_on & ~view.outside & ~claimless)),
-            joined(self._running_pairs(ledger), rows_alone(C, np.flatnonzero(claimless))),
+            self._going_on(np.flatnonzero(view.running.runs & ~goes_on & ~view.outside)),
+            joined(self._running_pairs(ledger), self._any_row(starved)),
         )
         rows = joined(answer.rows, more)
         continues = np.concatenate([continues, self._continues(more)])
@@ -242,6 +242,21 @@ class _Round:
         key = key[matched(ledger.key.T, key.T) < 0]
         rows = repaired(key, np.zeros(len(key)), self.answer.classes)
         return taken(rows, np.flatnonzero(self._continues(rows)))
+
+    def _any_row(self, jobs: BoolArray) -> JobRows:
+        """Every other row that jobs of a mask could have alone: where they have a claim there may be no room."""
+        C, answer = self.answer.classes, self.answer
+        if answer.place is not None or not jobs.any():  # a ranking has given them all
+            return rows_alone(C, np.zeros(0, np.int64))
+        barred = np.zeros(C.columns, bool)
+        for own in answer.constraints:
+            side = _rows_of(own, C)
+            if side is not None and side.barring:
+                barred[side.closed.indices] = True
+        rows = rows_alone(C, np.flatnonzero(jobs))
+        mine = np.flatnonzero((answer.rows.partner < 0) & jobs[answer.rows.job])
+        known = answer.rows.job[mine] * C.columns + answer.rows.column[mine]
+        return taken(rows, np.flatnonzero(~barred[rows.column] & ~np.isin(rows.job * C.columns + rows.column, known)))
 
     def _going_on(self, jobs: np.ndarray) -> JobRows:
         """Rows in which jobs run on as they are."""
