@@ -125,6 +125,7 @@ class Seating:
         could, stay, may = np.zeros((3, jobs + 1), bool)
         for mask, some in ((could, able), (stay, stays), (may, open)):
             mask[rows.job[some]] = mask[rows.partner[some]] = True
+        stay[:-1] |= self.must
         may[:-1] &= ~left.busy
         return int((could & ~stay & ~may)[:-1][~first.busy].sum())
 
@@ -175,7 +176,7 @@ class Seating:
         moved = self._placed(claims, going, new, held) if len(new) else {}
         order = np.concatenate([going, bare, new[[row in moved for row in new.tolist()]] if len(new) else new])
         self._on |= {row: moved.get(row, held.get(row, ())) for row in order.tolist()}
-        self._stays |= {row for row in held if row not in moved}
+        self._stays |= {row for row in held if row not in moved and claims.continues[row]}
         self._stays |= set(bare[claims.continues[bare]].tolist())
         for row in new.tolist():
             if row not in self._on and self.attempts:
@@ -290,11 +291,18 @@ class Seating:
     def _held_by(self, claims: Claims, ranked: IntArray) -> Held:
         """GPUs of the rows that can go on where they are, beside those before them in the order."""
         running, rows, C = self.instance.jobs_table.running, claims.rows, claims.classes
-        going = ranked[claims.continues[ranked] & (C.gpus[rows.column[ranked]] > 0)]
+        host = np.full(len(rows), -1, np.int64) if claims.host is None else claims.host
+        going = ranked[(claims.continues[ranked] | (host[ranked] >= 0)) & (C.gpus[rows.column[ranked]] > 0)]
         if not len(going):
             return {}
-        gpus = [running[job][1] for job in rows.job[going].tolist()]
-        if len(self.fixed) or not self.seats.stays.all() or len(self._on) > len(self._stays):
+        stays = np.where(host[going] >= 0, host[going], rows.job[going])
+        gpus = [running[job][1] for job in stays.tolist()]
+        if (
+            (host[going] >= 0).any()
+            or len(self.fixed)
+            or not self.seats.stays.all()
+            or len(self._on) > len(self._stays)
+        ):
             return Keeping(C, self._seated(rows), self.constraints).keep(rows, going, gpus)
         return self._held_together(claims, going, gpus)
 

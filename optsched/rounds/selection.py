@@ -68,6 +68,8 @@ class Claims:
         Use of further limits.
     worth : FloatArray, shape (A,), optional
         What the rows are worth (`optsched.rounds.exchange.worth_of`), where they are not taken by their order alone.
+    host : IntArray, shape (A,), optional
+        Of pairs of which one job goes on where it is and the other joins it there: the first; else -1.
     """
 
     classes: Classes
@@ -82,6 +84,7 @@ class Claims:
     uses: Uses
     limits: Uses | None = None
     worth: FloatArray | None = None
+    host: IntArray | None = None
 
     @cached_property
     def instant(self) -> Instant:
@@ -197,6 +200,8 @@ def displaced(claims: Claims, chosen: IntArray) -> BoolArray:
     could[rows.job[left]] = could[rows.partner[left]] = True
     going = left[mine[left]]
     goes[rows.job[going]] = goes[rows.partner[going]] = True
+    if claims.host is not None:
+        goes[claims.host[chosen]] = True
     alone = np.full(jobs + 1, len(going))
     alone[rows.job[going]] = np.where(rows.partner[going] < 0, np.arange(len(going)), len(going))
     alone[-1] = len(going)

@@ -14,14 +14,13 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
 from optsched.assembly import model_of
 from optsched.candidates import Classes, JobRows
 from optsched.errors import Interrupted, OptschedError
-from optsched.formulation import Infeasible, SideConstraint
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
-from optsched.program import SideRows
 from optsched.registry import load_solver
 from optsched.rounds.allocating import Answer, Memory, Recorded, allocate, check_names, keys_of, repaired
 from optsched.rounds.checking import broken_rules
 from optsched.rounds.exchange import worth_of
+from optsched.rounds.joining import InPlace
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.opening import StateSource, state_of
 from optsched.rounds.plan import Held, Plan, Verdict
@@ -43,6 +42,7 @@ from optsched.rounds.selection import (
 )
 from optsched.rounds.standstill import standstill
 from optsched.rounds.state import RoundState
+from optsched.rounds.unclaimed import any_rows, rows_of
 from optsched.rounds.view import View
 from optsched.solvers import Solver
 from optsched.warm_start import matched
@@ -166,15 +166,19 @@ class _Round:
         state, view, answer = self.state, self.view, self.answer
         C, policy, table, length = answer.classes, state.policy, view.instance.jobs_table, view.instance.round
         continues = self._continues(answer.rows)
-        goes_on = _members(answer.rows, continues, len(table))
+        mixed = view.must[answer.rows.job] ^ gathered(view.must, answer.rows.partner, False)
+        guests = continues & mixed & (answer.rows.partner >= 0)  # who cannot be preempted runs on without the other too
+        goes_on = _members(answer.rows, continues & ~guests, len(table))
+        goes_on |= _members(answer.rows, guests, len(table)) & ~view.must
         waited = state.service.waited(state.now)
         starved = np.zeros(len(table), bool)
         if policy.patience is not None:
             starved = (waited >= policy.patience * length) & ~(view.outside | view.awaits | view.must)
-        together = view.together
+        together, ranked = view.together, answer.place is not None
+        elsewhere = any_rows(C, answer.rows, starved & (not ranked), answer.constraints)
         more = joined(
             self._going_on(np.flatnonzero(view.running.runs & ~goes_on & ~view.outside)),
-            joined(self._running_pairs(ledger), self._any_row(starved)),
+            joined(self._running_pairs(ledger), elsewhere),
         )
         rows = joined(answer.rows, more)
         continues = np.concatenate([continues, self._continues(more)])
@@ -184,23 +188,30 @@ class _Round:
         ahead = np.where(continues, policy.hysteresis + cost, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             due = np.where(rows.fraction > 0, (0.5 - deficit - ahead) / rows.fraction, np.inf)
-        must = view.must[rows.job] | gathered(view.must, rows.partner, 0)
-        held = must & continues
         waits = starved[rows.job] | gathered(starved, rows.partner, 0)
-        group = np.where(held, HELD, np.where(waits, STARVED, DUE))
         longest = np.maximum(waited[rows.job], gathered(waited, rows.partner, 0))
+        place = None if answer.place is None else np.concatenate([answer.place, np.full(len(more), len(answer.rows))])
+        sharing, worth = self._sharing(), None
+        parts = (rows.partner < 0) & (sharing[rows.job] >= 0)  # of two that part only one can go on
+        in_place = InPlace(view, C, rows, continues, [own.document() for own in answer.constraints])
+        held, group = in_place.firm, np.where(waits, STARVED, DUE)
+        if in_place.shared.any():
+            extra = np.where((rows.partner < 0) & (rows.fraction > 0), ahead, 0.0)  # who joins one alone stops nobody
+            when = due + extra / np.where(rows.fraction > 0, rows.fraction, 1.0)
+            order = order_due(rows, when, group, np.where(waits, -longest, 0.0))
+            order = order if place is None else np.lexsort((place, group)).astype(np.int64)
+            held = in_place.held(order, np.inf if policy.max_moves is None else policy.max_moves)
+        host = np.where(held & ~continues, in_place.anchor, -1)
+        group = np.where(held, HELD, group)
         first = np.where(group == STARVED, -longest, np.where(rows.partner >= 0, -1.0, 0.0) * (group == HELD))
         order = order_due(rows, due, group, first)
-        if answer.place is not None:
-            place = np.concatenate([answer.place, np.full(len(more), len(answer.rows))])
+        if place is not None:
             order = np.lexsort((place, first, group)).astype(np.int64)
         busy = view.outside | view.awaits | (view.must & ~_members(rows, held, len(table)))
         urgent, free = group == STARVED, self._free(busy & view.must & ~view.outside)
-        sharing, worth = self._sharing(), None
         if answer.place is None and ((rows.partner >= 0) & (rows.fraction > 0)).any():
-            parts = (rows.partner < 0) & (sharing[rows.job] >= 0)  # of two that part only one can go on
             worth = worth_of(rows, deficit, np.where(parts, 0.0, ahead), 1.0 + policy.hysteresis + cost)
-        return Claims(C, rows, order, continues, held, urgent, busy, sharing, free, uses_of(C), worth=worth)
+        return Claims(C, rows, order, continues, held, urgent, busy, sharing, free, uses_of(C), worth=worth, host=host)
 
     def _sharing(self) -> IntArray:
         """The job with which each stands in a pair now, -1 for none."""
@@ -228,9 +239,7 @@ class _Round:
         hopeful[C.class_a[fits]] = True
         others = rows_alone(C, np.flatnonzero((C.of_job >= 0) & ~left.busy & np.append(hopeful, False)[C.of_job]))
         others = taken(others, np.flatnonzero(fits[others.column]))
-        side = (
-            [rows for own in self.answer.constraints if (rows := _rows_of(own, C)) is not None] if len(others) else []
-        )
+        side = [rows for own in self.answer.constraints if (rows := rows_of(own, C)) is not None] if len(others) else []
         return leftovers(left, others, self._continues(others), self.state.service.executed, side)
 
     def _running_pairs(self, ledger: Ledger) -> JobRows:
@@ -242,21 +251,6 @@ class _Round:
         key = key[matched(ledger.key.T, key.T) < 0]
         rows = repaired(key, np.zeros(len(key)), self.answer.classes)
         return taken(rows, np.flatnonzero(self._continues(rows)))
-
-    def _any_row(self, jobs: BoolArray) -> JobRows:
-        """Every other row that jobs of a mask could have alone: where they have a claim there may be no room."""
-        C, answer = self.answer.classes, self.answer
-        if answer.place is not None or not jobs.any():  # a ranking has given them all
-            return rows_alone(C, np.zeros(0, np.int64))
-        barred = np.zeros(C.columns, bool)
-        for own in answer.constraints:
-            side = _rows_of(own, C)
-            if side is not None and side.barring:
-                barred[side.closed.indices] = True
-        rows = rows_alone(C, np.flatnonzero(jobs))
-        mine = np.flatnonzero((answer.rows.partner < 0) & jobs[answer.rows.job])
-        known = answer.rows.job[mine] * C.columns + answer.rows.column[mine]
-        return taken(rows, np.flatnonzero(~barred[rows.column] & ~np.isin(rows.job * C.columns + rows.column, known)))
 
     def _going_on(self, jobs: np.ndarray) -> JobRows:
         """Rows in which jobs run on as they are."""
@@ -296,7 +290,8 @@ class _Round:
         for place, (job, partner) in enumerate(zip(rows.job.tolist(), rows.partner.tolist(), strict=True)):
             for one in (job,) if partner < 0 else (job, partner):
                 if seats.gpus[place]:
-                    since = before[one][2] if seats.stays[place] and one in before else None
+                    stays = seats.stays[place] or view.must[one]  # another may have joined it
+                    since = before[one][2] if stays and one in before else None
                     running[one] = (pool[place], seats.gpus[place], state.now if since is None else since)
         on = _members(rows, np.ones(len(rows), bool), len(ran))
         for job in np.flatnonzero(view.must & ~on).tolist():
@@ -348,14 +343,6 @@ class _Round:
         for job in np.flatnonzero(view.outside).tolist():
             told[job] = "it cannot be preempted, though its nodes take no more work"
         return told
-
-
-def _rows_of(constraint: SideConstraint, C: Classes) -> SideRows | None:
-    """Rows of a constraint; what cannot be kept at all, as the fallback says, bounds nothing."""
-    try:
-        return constraint.rows(C)
-    except Infeasible:
-        return None
 
 
 def _recorded(known: Recorded | None) -> tuple[IntArray, FloatArray] | None:

@@ -141,4 +141,4 @@ def test_a_job_whose_claim_is_on_gpus_that_stay_taken_runs_elsewhere_in_the_end(
     plan = solve_round(RoundState.first(optsched.Instance.from_document(document), RoundPolicy(formulation="fifo")))
     assert at(plan, "g") == Verdict.HOLD
     ran, _ = runs(document, {"formulation": "fifo", "patience": 2})
-    assert ran >= 4
+    assert ran >= 3
