@@ -33,6 +33,8 @@ class InPlace:
     rows : JobRows, A rows
     continues : BoolArray, shape (A,)
         Rows whose jobs all run so.
+    sharing : IntArray, shape (jobs,)
+        The job with which each stands in a pair now, -1 for none.
     constraints : sequence of mappings
         Side constraints; those of kind ``anti-affinity`` are read.
     """
@@ -41,6 +43,7 @@ class InPlace:
     classes: Classes
     rows: JobRows
     continues: BoolArray
+    sharing: IntArray
     constraints: Sequence[Mapping[str, Any]]
 
     @cached_property
@@ -112,6 +115,7 @@ class InPlace:
     def _chosen(self, order: IntArray, most: float, fits: Callable[[IntArray], bool]) -> BoolArray:
         rows, anchor, firm = self.rows, self.anchor, self.firm
         runs = self.view.running.runs
+        hosts = gathered(self.view.must, self.sharing, False)  # by guest: it runs on without it
         chooses = np.zeros(len(runs) + 1, bool)
         chooses[anchor] = True
         chooses[-1] = False
@@ -131,7 +135,9 @@ class InPlace:
             if job in decided or job not in now or guest in taken:
                 continue
             leaves = now[job] != row and job in pair_of and int(other[pair_of[job]]) not in taken
-            cost = int(leaves) + int(guest >= 0 and now[job] != row and runs[guest])
+            cost = int(leaves)
+            if guest >= 0 and now[job] != row and runs[guest]:
+                cost += 1 + int(self.sharing[guest] >= 0 and self.sharing[guest] != job and not hosts[guest])
             changed = {**now, job: row}
             if cost > most or (self.joins[row] and not fits(np.array(sorted(changed.values()), np.int64))):
                 continue

@@ -173,6 +173,10 @@ class Seating:
         none = set(bare.tolist())
         new = np.array([row for row in ranked.tolist() if row not in held and row not in none], np.int64)
         going = np.array([row for row in ranked.tolist() if row in held], np.int64)
+        if self.most_moved is not None:  # others have the GPUs of these already
+            elsewhere = new[claims.continues[new]]
+            jobs = len(elsewhere) + int((claims.rows.partner[elsewhere] >= 0).sum())
+            self.most_moved = max(self.most_moved - jobs, 0)
         moved = self._placed(claims, going, new, held) if len(new) else {}
         order = np.concatenate([going, bare, new[[row in moved for row in new.tolist()]] if len(new) else new])
         self._on |= {row: moved.get(row, held.get(row, ())) for row in order.tolist()}

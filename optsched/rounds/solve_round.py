@@ -148,14 +148,18 @@ class _Round:
         state, view, answer = self.state, self.view, self.answer
         C, policy = answer.classes, state.policy
         ledger = state.ledger.under(keys_of(C, answer.rows), answer.rows.fraction)
-        claims = self._claims(ledger)
+        claims, most = self._claims(ledger), policy.max_moves
+        if most is not None:  # who cannot go on as it runs counts as well
+            able = _members(claims.rows, claims.continues, len(view.must))
+            nodes_stay = ~(view.running.leaves | view.running.lost | view.crowded)
+            most = max(most - int((view.running.runs & nodes_stay & ~view.must & ~able).sum()), 0)
         alone = np.flatnonzero(claims.busy & ~(view.outside | view.awaits) & view.must)
         seating = Seating(
             view.instance, C, [constraint.document() for constraint in answer.constraints],
             view.standing(np.concatenate([np.flatnonzero(view.outside), alone])), view.must,
-            state.reservations, policy.max_moves,
+            state.reservations, most,
         )  # fmt: skip
-        left = seating.run_through(claims, policy.max_moves, answer.strict)
+        left = seating.run_through(claims, most, answer.strict)
         if not (answer.leaves_idle if policy.fill is None else not policy.fill):
             seating.run_through(self._leftovers(left))
         return ledger, seating.seats, seating.refused
@@ -167,9 +171,9 @@ class _Round:
         C, policy, table, length = answer.classes, state.policy, view.instance.jobs_table, view.instance.round
         continues = self._continues(answer.rows)
         mixed = view.must[answer.rows.job] ^ gathered(view.must, answer.rows.partner, False)
-        guests = continues & mixed & (answer.rows.partner >= 0)  # who cannot be preempted runs on without the other too
-        goes_on = _members(answer.rows, continues & ~guests, len(table))
-        goes_on |= _members(answer.rows, guests, len(table)) & ~view.must
+        mixed &= continues & (answer.rows.partner >= 0)  # who cannot be preempted runs on without the other too
+        goes_on = _members(answer.rows, continues & ~mixed, len(table))
+        goes_on |= _members(answer.rows, mixed, len(table)) & ~view.must
         waited = state.service.waited(state.now)
         starved = np.zeros(len(table), bool)
         if policy.patience is not None:
@@ -182,7 +186,10 @@ class _Round:
         )
         rows = joined(answer.rows, more)
         continues = np.concatenate([continues, self._continues(more)])
-        continues &= (rows.partner >= 0) | ~together[rows.job]
+        sharing, worth = self._sharing(), None
+        parts = (rows.partner < 0) & (sharing[rows.job] >= 0)  # of two that part only one can go on
+        guests = ~view.must & gathered(view.must, sharing, False)  # the one that cannot be preempted
+        continues &= (rows.partner >= 0) | ~(together | guests)[rows.job]
         deficit = np.concatenate([ledger.deficit, np.zeros(len(more))]) / length
         cost = np.maximum(table.restart_cost[rows.job], gathered(table.restart_cost, rows.partner, 0)) / length
         ahead = np.where(continues, policy.hysteresis + cost, 0.0)
@@ -191,9 +198,7 @@ class _Round:
         waits = starved[rows.job] | gathered(starved, rows.partner, 0)
         longest = np.maximum(waited[rows.job], gathered(waited, rows.partner, 0))
         place = None if answer.place is None else np.concatenate([answer.place, np.full(len(more), len(answer.rows))])
-        sharing, worth = self._sharing(), None
-        parts = (rows.partner < 0) & (sharing[rows.job] >= 0)  # of two that part only one can go on
-        in_place = InPlace(view, C, rows, continues, [own.document() for own in answer.constraints])
+        in_place = InPlace(view, C, rows, continues, sharing, [own.document() for own in answer.constraints])
         held, group = in_place.firm, np.where(waits, STARVED, DUE)
         if in_place.shared.any():
             extra = np.where((rows.partner < 0) & (rows.fraction > 0), ahead, 0.0)  # who joins one alone stops nobody
