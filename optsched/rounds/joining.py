@@ -16,7 +16,6 @@ import numpy as np
 from optsched.arrays import BoolArray, IntArray, gathered
 from optsched.candidates import Classes, JobRows
 from optsched.placement.priority import first_fit
-from optsched.rounds.held import held_of
 from optsched.rounds.keeping import Keeping
 from optsched.rounds.selection import instant_of, uses_of
 from optsched.rounds.view import View
@@ -73,7 +72,7 @@ class InPlace:
         can = ~(view.outside | view.together)[host] & ~view.awaits[job + partner - host] & (C.gpus[column] > 0)
         can &= (running.pool[host] == C.pool[column]) & (running.gpus[host] == C.gpus[column])
         can &= running.nodes[host] <= span
-        can[can] = held_of(view.instance, host[can])[0] == 1.0
+        can &= view.instance.jobs_table.options[host] < 0  # it holds its GPUs whole
         mask[some[can]] = True
         return mask
 
@@ -86,6 +85,18 @@ class InPlace:
     def anchor(self) -> IntArray:
         """The job of each row that must not be stopped, where the row is such a pair; else -1."""
         return np.where(self.shared, np.where(self._ours, self.rows.job, self.rows.partner), -1)
+
+    @property
+    def unable(self) -> tuple[int, int]:
+        """Jobs that can be preempted and can in no row go on as they run now, and pairs of them that have to part."""
+        view, rows, jobs = self.view, self.rows, len(self.view.must)
+        able, together = np.zeros(jobs + 1, bool), np.zeros(jobs + 1, bool)
+        for mask, some in ((able, self.continues), (together, self.continues & (rows.partner >= 0))):
+            mask[rows.job[some]] = mask[rows.partner[some]] = True
+        free = ~(view.must | view.running.leaves | view.running.lost | view.crowded)
+        gone = view.running.runs & free & ~able[:-1]
+        parts = free & able[:-1] & ~together[:-1] & gathered(free & able[:-1], self.sharing, False)
+        return int(gone.sum()), int(parts.sum()) // 2
 
     def held(self, order: IntArray, most: float) -> BoolArray:
         """Mask of the rows that run: one of each job that must not be stopped and can stay.

@@ -1,4 +1,4 @@
-"""GPUs for the rows that run in a round: who goes on keeps its own, who starts gets what is free."""
+"""GPUs for the rows that run in a round: who goes on keeps its own, who starts gets what is free or can be cleared."""
 
 from __future__ import annotations
 

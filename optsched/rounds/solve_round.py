@@ -148,11 +148,7 @@ class _Round:
         state, view, answer = self.state, self.view, self.answer
         C, policy = answer.classes, state.policy
         ledger = state.ledger.under(keys_of(C, answer.rows), answer.rows.fraction)
-        claims, most = self._claims(ledger), policy.max_moves
-        if most is not None:  # who cannot go on as it runs counts as well
-            able = _members(claims.rows, claims.continues, len(view.must))
-            nodes_stay = ~(view.running.leaves | view.running.lost | view.crowded)
-            most = max(most - int((view.running.runs & nodes_stay & ~view.must & ~able).sum()), 0)
+        claims, most = self._claims(ledger)
         alone = np.flatnonzero(claims.busy & ~(view.outside | view.awaits) & view.must)
         seating = Seating(
             view.instance, C, [constraint.document() for constraint in answer.constraints],
@@ -166,7 +162,8 @@ class _Round:
 
     # --- claims -----------------------------------------------------------------------------------------------------
 
-    def _claims(self, ledger: Ledger) -> Claims:
+    def _claims(self, ledger: Ledger) -> tuple[Claims, int | None]:
+        """Rows that may run, and how many running jobs may be stopped or moved that could go on."""
         state, view, answer = self.state, self.view, self.answer
         C, policy, table, length = answer.classes, state.policy, view.instance.jobs_table, view.instance.round
         continues = self._continues(answer.rows)
@@ -200,12 +197,14 @@ class _Round:
         place = None if answer.place is None else np.concatenate([answer.place, np.full(len(more), len(answer.rows))])
         in_place = InPlace(view, C, rows, continues, sharing, [own.document() for own in answer.constraints])
         held, group = in_place.firm, np.where(waits, STARVED, DUE)
+        gone, part = in_place.unable
+        most = None if policy.max_moves is None else max(policy.max_moves - gone, 0)
         if in_place.shared.any():
             extra = np.where((rows.partner < 0) & (rows.fraction > 0), ahead, 0.0)  # who joins one alone stops nobody
             when = due + extra / np.where(rows.fraction > 0, rows.fraction, 1.0)
             order = order_due(rows, when, group, np.where(waits, -longest, 0.0))
             order = order if place is None else np.lexsort((place, group)).astype(np.int64)
-            held = in_place.held(order, np.inf if policy.max_moves is None else policy.max_moves)
+            held = in_place.held(order, np.inf if most is None else most - part)
         host = np.where(held & ~continues, in_place.anchor, -1)
         group = np.where(held, HELD, group)
         first = np.where(group == STARVED, -longest, np.where(rows.partner >= 0, -1.0, 0.0) * (group == HELD))
@@ -216,7 +215,8 @@ class _Round:
         urgent, free = group == STARVED, self._free(busy & view.must & ~view.outside)
         if answer.place is None and ((rows.partner >= 0) & (rows.fraction > 0)).any():
             worth = worth_of(rows, deficit, np.where(parts, 0.0, ahead), 1.0 + policy.hysteresis + cost)
-        return Claims(C, rows, order, continues, held, urgent, busy, sharing, free, uses_of(C), worth=worth, host=host)
+        uses = uses_of(C)
+        return Claims(C, rows, order, continues, held, urgent, busy, sharing, free, uses, worth=worth, host=host), most
 
     def _sharing(self) -> IntArray:
         """The job with which each stands in a pair now, -1 for none."""
@@ -228,9 +228,10 @@ class _Round:
 
     def _free(self, jobs: BoolArray) -> np.ndarray:
         """Share of each renewable resource that is free beside jobs which run in no row."""
-        C, running = self.answer.classes, self.view.running
-        renewable = C.resources.renewable
-        taken_gpus = np.bincount(running.pool[jobs], running.gpus[jobs], minlength=len(C.instance.cluster.pools))
+        C, pools = self.answer.classes, self.view.instance.cluster.numbering.pool
+        renewable, stands = C.resources.renewable, self.view.standing(np.flatnonzero(jobs))
+        part = stands.share[stands.owner]  # two that share GPUs have them together
+        taken_gpus = np.bincount(pools[stands.node], part, minlength=len(C.instance.cluster.pools))
         pool, capacity = C.resources.pool[renewable], C.capacity[renewable]
         used = np.where(pool >= 0, taken_gpus[pool], 0.0)
         return 1.0 + 1e-9 - np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)

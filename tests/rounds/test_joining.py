@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import optsched
@@ -98,3 +99,44 @@ def test_a_guest_does_not_join_where_its_node_has_too_little() -> None:
 def test_guests_leave_no_more_often_than_may_be(limit: int | None, changes: int) -> None:
     found = plans(host(2), 12, hysteresis=0.0, max_moves=limit)
     assert max(int((plan.verdict == Verdict.PREEMPT).sum()) for plan in found) == changes
+
+
+@pytest.mark.parametrize("formulation", ["max-min-fairness", "gandiva"])
+@pytest.mark.parametrize("seed", range(8))
+def test_no_more_jobs_are_stopped_or_moved_than_may_be(seed: int, formulation: str) -> None:
+    random, limit = np.random.default_rng(seed), seed % 4
+    document = host(0, 4)
+    document["cluster"]["pools"].append({"name": "p1", "nodes": 1, "gpus_per_node": 3})
+    for name, rates in (("W", {"p0": {"1": 3.0, "2": 5.0}, "p1": 1.0}), ("V", {"p0": 2.0, "p1": 1.0})):
+        document["workloads"][name]["throughput"] = rates
+    document["jobs"], number = [], 0
+    scheduler = optsched.Scheduler(
+        optsched.Instance.from_document(document),
+        {"max_moves": limit, "hysteresis": 0.0, "formulation": formulation},
+        isolate=False,
+    )
+    for turn in range(20):
+        jobs: list[Document] = []
+        for _ in range(8 if turn == 0 else int(random.integers(0, 3))):
+            workload = "WV"[int(random.integers(2))]
+            gpus = int(random.integers(1, 3)) if workload == "W" else 1
+            jobs.append({"id": f"j{number}", "workload": workload, "gpus": gpus, "steps": 1e9})
+            jobs[-1] |= {"weight": float(random.integers(1, 4)), "preemptible": bool(random.random() < 0.8)}
+            number += 1
+        if jobs:
+            scheduler.submit(jobs, now=60.0 * turn)
+        names = scheduler.instance.jobs_table.names
+        if turn and random.random() < 0.4:
+            scheduler.complete(names[int(random.integers(len(names)))], now=60.0 * turn)
+        table = scheduler.instance.jobs_table
+        before = pairs({table.names[job]: gpus for job, (_, gpus, _) in table.running.items()})
+        plan = scheduler.solve(now=60.0 * turn)
+        assert plan.fallback is None
+        parted = before - pairs({item.job: item.gpus for item in (*plan.start, *plan.keep, *plan.move)})
+        forced = len(parted) if formulation == "gandiva" else 0  # which pairs there can be is for it to say
+        assert len(plan.move) + len(plan.preempt) <= max(limit, forced)
+
+
+def pairs(held: dict[str, tuple[str, ...]]) -> set[frozenset[str]]:
+    """Jobs that share GPUs."""
+    return {frozenset((a, b)) for a in held for b in held if a < b and set(held[a]) & set(held[b])}
