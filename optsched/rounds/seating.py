@@ -1,4 +1,4 @@
-"""GPUs for the rows that run in a round: who goes on keeps its own, who starts gets what is free."""
+"""GPUs for the rows that run in a round: who goes on keeps its own, who starts gets what is free or can be cleared."""
 
 from __future__ import annotations
 
@@ -17,43 +17,14 @@ from optsched.placement.plain import Movable
 from optsched.placement.requests import ANTI_AFFINITY
 from optsched.placement.standing import Standing
 from optsched.rounds.keeping import FULL, Keeping
-from optsched.rounds.selection import Claims, before_blocked, displaced, joined, select, taken
+from optsched.rounds.room import Held, Room
+from optsched.rounds.seats import Seats
+from optsched.rounds.selection import Claims, before_blocked, displaced, select, taken
 from optsched.rounds.state import Reservation
 
 MANY = 2**62
-
-
-@dataclass(frozen=True)
-class Seats:
-    """Rows that run, each with its GPUs.
-
-    Attributes
-    ----------
-    rows : JobRows, P rows
-    gpus : tuple of tuples of str, length P
-        ``node/index``; empty for rows that run without GPUs.
-    stays : BoolArray, shape (P,)
-        Rows whose jobs go on where they are.
-    """
-
-    rows: JobRows
-    gpus: tuple[tuple[str, ...], ...]
-    stays: BoolArray
-
-    @classmethod
-    def none(cls) -> Seats:
-        """Nobody runs."""
-        nobody, nothing = np.zeros(0, np.int64), np.zeros(0)
-        return cls(JobRows(nobody, nobody, nobody, nothing, nothing, nothing), (), np.zeros(0, bool))
-
-    def __len__(self) -> int:
-        return len(self.gpus)
-
-    def and_also(self, other: Seats) -> Seats:
-        """These and others."""
-        return Seats(
-            joined(self.rows, other.rows), self.gpus + other.gpus, np.concatenate([self.stays, other.stays])
-        )  # fmt: skip
+ATTEMPTS = 8
+"""Rows for which room is made one by one in a round; beyond these only the one that has starved longest gets it."""
 
 
 @dataclass
@@ -74,9 +45,11 @@ class Seating:
     reservations : sequence of Reservation
         Of nodes on which jobs must not start that could not be stopped in time.
     most_moved : int, optional
-        Jobs that may be moved to make room, at most.
+        Running jobs that may be stopped or moved, at most; what is done is taken from it.
     may_move : bool
-        Whether jobs that run may still be moved to make room in this round: it is tried once.
+        Whether plain gangs may still be moved for others in this round: it is tried once.
+    attempts : int
+        Rows for which room may still be made in this round, one by one.
     seats : Seats
         What has GPUs.
     refused : dict of the row of a job to words
@@ -90,8 +63,11 @@ class Seating:
     reservations: Sequence[Reservation]
     most_moved: int | None
     may_move: bool = True
+    attempts: int = ATTEMPTS
     seats: Seats = field(default_factory=Seats.none)
     refused: dict[int, str] = field(default_factory=dict)
+    _on: Held = field(default_factory=dict)  # GPUs of the rows of the claims that are being run through
+    _stays: set[int] = field(default_factory=set)  # those of them whose jobs go on where they are
 
     def run_through(self, claims: Claims, most_displaced: int | None = None, strict: bool = False) -> Claims:
         """Give GPUs to the rows of claims that fit; what is refused makes way for the next in the order.
@@ -103,20 +79,55 @@ class Seating:
         Claims
             What is left of them: no row of it that fits the resources could be placed.
         """
-        if strict:
-            return self._run_strictly(claims, most_displaced)
-        chosen = select(claims, most_displaced)
-        if self.most_moved is not None:  # what is displaced counts as well
-            self.most_moved = max(self.most_moved - int(displaced(claims, chosen).sum()), 0)
+        self._on, self._stays = {}, set()
+        left = self._run_strictly(claims, most_displaced) if strict else self._run(claims, most_displaced)
+        rows = np.array(list(self._on), np.int64)
+        stays = np.array([row in self._stays for row in self._on], bool)
+        self.seats = self.seats.and_also(Seats(taken(claims.rows, rows), tuple(self._on.values()), stays))
+        return left
+
+    def _run(self, claims: Claims, most_displaced: int | None) -> Claims:
+        first, most, most_moved = claims, most_displaced, self.most_moved
+        tried = np.zeros(len(claims.rows), bool)
+        chosen = select(claims, most)
         while len(chosen):
-            ranked = claims.order[np.isin(claims.order, chosen)]
-            placed = self._seat(claims, ranked)
-            claims = claims.beside(chosen, placed)
-            if len(placed) == len(chosen):
+            self._may_displace(most_moved, first, claims, chosen)
+            before, ranked = len(self._on), claims.order[np.isin(claims.order, chosen)]
+            self._seat(first, ranked)
+            tried[chosen] = True
+            claims = self._beside(first, claims.order, tried)
+            if len(self._on) == before + len(chosen):
                 break
-            claims = self._without_hopeless(claims, np.setdiff1d(chosen, placed))
-            chosen = select(claims, most_displaced)
+            refused = chosen[[row not in self._on for row in chosen.tolist()]]
+            claims = self._without_hopeless(claims, refused)
+            if most_displaced is not None:
+                most = max(most_displaced - self._displaced(first, claims), 0)
+            chosen = select(claims, most)
+        claims = self._longest_starved(first, claims, tried)
+        self._may_displace(most_moved, first, claims, np.zeros(0, np.int64))
         return claims
+
+    def _beside(self, first: Claims, order: IntArray, tried: BoolArray) -> Claims:
+        """What is left of claims beside what has GPUs now."""
+        return replace(first, order=order).beside(np.flatnonzero(tried), np.array(list(self._on), np.int64))
+
+    def _may_displace(self, most: int | None, first: Claims, claims: Claims, chosen: IntArray) -> None:
+        """Reckon how many running jobs may still be stopped or moved beside those that the chosen rows displace."""
+        if most is not None:
+            gone = self._displaced(first, claims) + int(displaced(claims, chosen).sum())
+            self.most_moved = max(most - gone, 0)
+
+    def _displaced(self, first: Claims, left: Claims) -> int:
+        """Jobs that could go on, and have been moved, or have no row left in which they could."""
+        rows, jobs = first.rows, len(first.busy)
+        able, stays = first.order[first.continues[first.order]], np.array(sorted(self._stays), np.int64)
+        open = left.order[left.continues[left.order]]
+        could, stay, may = np.zeros((3, jobs + 1), bool)
+        for mask, some in ((could, able), (stay, stays), (may, open)):
+            mask[rows.job[some]] = mask[rows.partner[some]] = True
+        stay[:-1] |= self.must
+        may[:-1] &= ~left.busy
+        return int((could & ~stay & ~may)[:-1][~first.busy].sum())
 
     def _without_hopeless(self, claims: Claims, refused: IntArray) -> Claims:
         """Claims without those that ask for no less than one that was refused, in the same pool and way."""
@@ -139,43 +150,101 @@ class Seating:
 
         What is refused is taken out, and all is seated anew: rows behind it were seated as if it ran.
         """
-        before, told, most_moved = self.seats, self.refused, self.most_moved
+        told, most_moved = self.refused, self.most_moved
         while True:
-            self.seats, self.most_moved, self.refused = before, most_moved, dict(told)
+            self._on, self._stays, self.refused = {}, set(), dict(told)
             chosen = before_blocked(claims, select(claims, most_displaced))
+            self._may_displace(most_moved, claims, claims, chosen)
             ranked = claims.order[np.isin(claims.order, chosen)]
-            placed = self._seat(claims, ranked)
-            refused = ranked[~np.isin(ranked, placed)]
-            if not len(refused):
-                return claims.beside(chosen, placed)
+            self._seat(claims, ranked)
+            refused = [row for row in ranked.tolist() if row not in self._on]
+            if not refused:
+                return claims.beside(chosen, chosen)
             job = int(claims.rows.job[refused[0]])
             told.setdefault(job, self.refused[job])
             at = int(np.flatnonzero(claims.order == refused[0])[0])
             left = np.delete(claims.order, at)
             claims = replace(claims, order=left if (claims.rows.job[left] == job).any() else left[:at])
 
-    def _seat(self, claims: Claims, ranked: IntArray) -> IntArray:
-        """Seat rows, the most important first; returns those that have got GPUs (or need none)."""
+    def _seat(self, claims: Claims, ranked: IntArray) -> None:
+        """Seat rows, the most important first: all that can be, though others may have to go for them."""
         held = self._held_by(claims, ranked)
         bare = ranked[claims.classes.gpus[claims.rows.column[ranked]] == 0]
-        new = np.array([row for row in ranked.tolist() if row not in held and row not in set(bare.tolist())], np.int64)
+        none = set(bare.tolist())
+        new = np.array([row for row in ranked.tolist() if row not in held and row not in none], np.int64)
         going = np.array([row for row in ranked.tolist() if row in held], np.int64)
-        moved: dict[int, tuple[str, ...]] = {}
-        if len(new):
-            moved = self._placed(claims, going, new, held)
+        if self.most_moved is not None:  # others have the GPUs of these already
+            elsewhere = new[claims.continues[new]]
+            jobs = len(elsewhere) + int((claims.rows.partner[elsewhere] >= 0).sum())
+            self.most_moved = max(self.most_moved - jobs, 0)
+        moved = self._placed(claims, going, new, held) if len(new) else {}
         order = np.concatenate([going, bare, new[[row in moved for row in new.tolist()]] if len(new) else new])
-        gpus = tuple(moved.get(row, held.get(row, ())) for row in order.tolist())
-        stays = np.array([row in held and row not in moved for row in order.tolist()], bool)
-        stays[len(going) : len(going) + len(bare)] = claims.continues[bare]
-        self.seats = self.seats.and_also(Seats(taken(claims.rows, order), gpus, stays))
-        return order
+        self._on |= {row: moved.get(row, held.get(row, ())) for row in order.tolist()}
+        self._stays |= {row for row in held if row not in moved and claims.continues[row]}
+        self._stays |= set(bare[claims.continues[bare]].tolist())
+        for row in new.tolist():
+            if row not in self._on and self.attempts:
+                self.attempts -= 1
+                self._make_room(claims, row)
 
-    def _placed(
-        self, claims: Claims, going: IntArray, new: IntArray, held: Mapping[int, tuple[str, ...]]
-    ) -> dict[int, tuple[str, ...]]:
+    def _make_room(self, claims: Claims, row: int) -> bool:
+        """Seat a row that found no room, if others can go elsewhere or make way for it."""
+        rows = claims.rows
+        place = np.empty(len(rows), np.int64)
+        place[claims.order] = np.arange(len(claims.order))
+        stuck = claims.held | self.must[rows.job] | gathered(self.must, rows.partner, False)
+        running, stays = np.zeros(len(rows), np.int64), np.array(sorted(self._stays), np.int64)
+        running[stays] = 1 + (rows.partner[stays] >= 0)
+        held = {other: gpus for other, gpus in self._on.items() if gpus}
+        room = Room(
+            self.classes, rows, self.constraints, self._earlier(), held, stuck, place, running,
+            lambda wanted: self._bars(rows, wanted),
+        )  # fmt: skip
+        change = room.made_for(row, np.inf if claims.urgent[row] else _most(self.most_moved))
+        if change is None:
+            return False
+        gone = [other for other in (*change.gpus, *change.out) if other in self._stays]
+        if self.most_moved is not None:
+            self.most_moved = max(self.most_moved - int(running[gone].sum()), 0)
+        self._stays.difference_update(gone)
+        self._on |= change.gpus
+        for other in change.out:
+            del self._on[other]
+            words = f"GPUs that it needs go to job {self.instance.jobs_table.names[int(rows.job[row])]} before it"
+            for job in (int(rows.job[other]), int(rows.partner[other])):
+                if job >= 0:
+                    self.refused.setdefault(job, words)
+        return True
+
+    def _longest_starved(self, first: Claims, claims: Claims, tried: BoolArray) -> Claims:
+        """Seat the job that has starved longest of those that can have room at all, if it is not seated."""
+        rows = first.rows
+        waits = first.order[first.urgent[first.order]]
+        seated = np.append(first.busy, False)
+        on = np.array(list(self._on), np.int64)
+        seated[rows.job[on]] = seated[rows.partner[on]] = True
+        seated[-1] = False
+        hopeless: set[tuple[int, ...]] = set()
+        for job in dict.fromkeys(rows.job[waits].tolist()):
+            if seated[job]:
+                break
+            for row in waits[rows.job[waits] == job].tolist():
+                if seated[rows.partner[row]] or not first.classes.gpus[rows.column[row]]:
+                    continue
+                alone = -1 if self.instance.jobs_table.preemptible[job] else job  # reservations bar nodes to it
+                key = (int(rows.column[row]), alone, *self._apart(rows, row))
+                if key in hopeless:
+                    continue
+                if self._make_room(first, row):
+                    tried[row] = True
+                    return self._beside(first, claims.order, tried)
+                hopeless.add(key)
+        return claims
+
+    def _placed(self, claims: Claims, going: IntArray, new: IntArray, held: Held) -> Held:
         """GPUs of rows that start, and of rows that have to move for them."""
         rows, documents = claims.rows, self.constraints
-        standing = self._seated()
+        standing = self._seated(rows)
         if len(going):
             gpus = [held[row] for row in going.tolist()]
             standing = standing.and_also(Standing.of_rows(self.classes, rows, going, gpus))
@@ -198,14 +267,12 @@ class Seating:
         return found
 
     def _moved(
-        self,
-        claims: Claims,
-        going: IntArray,
-        scattered: IntArray,
-        held: Mapping[int, tuple[str, ...]],
-        standing: Standing,
-    ) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[str, ...]]]:
-        """GPUs of rows that find room once others move, and of those that move for them."""
+        self, claims: Claims, going: IntArray, scattered: IntArray, held: Held, standing: Standing
+    ) -> tuple[Held, Held]:
+        """GPUs of rows that find room once others move, and of those that move for them.
+
+        Only for plain gangs on nodes without anti-affinity, of which many are seated in one go.
+        """
         rows, C = claims.rows, self.classes
         firm = self.must[rows.job[going]] | gathered(self.must, rows.partner[going], False)
         free = going[~firm & np.isin(C.pool[rows.column[going]], C.pool[rows.column[scattered]])]
@@ -225,27 +292,36 @@ class Seating:
             return {}, {}
         return result[0], {owner[number]: gpus for number, gpus in result[1].items()}
 
-    def _held_by(self, claims: Claims, ranked: IntArray) -> dict[int, tuple[str, ...]]:
+    def _held_by(self, claims: Claims, ranked: IntArray) -> Held:
         """GPUs of the rows that can go on where they are, beside those before them in the order."""
         running, rows, C = self.instance.jobs_table.running, claims.rows, claims.classes
-        going = ranked[claims.continues[ranked] & (C.gpus[rows.column[ranked]] > 0)]
+        host = np.full(len(rows), -1, np.int64) if claims.host is None else claims.host
+        going = ranked[(claims.continues[ranked] | (host[ranked] >= 0)) & (C.gpus[rows.column[ranked]] > 0)]
         if not len(going):
             return {}
-        gpus = [running[job][1] for job in rows.job[going].tolist()]
-        if len(self.fixed) or not self.seats.stays.all():
-            return Keeping(C, self._seated(), self.constraints).keep(rows, going, gpus)
+        stays = np.where(host[going] >= 0, host[going], rows.job[going])
+        gpus = [running[job][1] for job in stays.tolist()]
+        if (
+            (host[going] >= 0).any()
+            or len(self.fixed)
+            or not self.seats.stays.all()
+            or len(self._on) > len(self._stays)
+        ):
+            return Keeping(C, self._seated(rows), self.constraints).keep(rows, going, gpus)
         return self._held_together(claims, going, gpus)
 
-    def _held_together(
-        self, claims: Claims, going: IntArray, gpus: Sequence[tuple[str, ...]]
-    ) -> dict[int, tuple[str, ...]]:
+    def _held_together(self, claims: Claims, going: IntArray, gpus: Sequence[tuple[str, ...]]) -> Held:
         """The same where nothing is in the way that did not run beside them: only what shares GPUs anew is."""
         C, load, held = claims.classes, dict[str, float](), {}
         share = C.configurations.share[C.configuration[claims.rows.column[going]]]
-        part_of = C.configurations.share[C.configuration[self.seats.rows.column]]
-        for names, part in zip(self.seats.gpus, part_of.tolist(), strict=True):
-            for gpu in names:
-                load[gpu] = load.get(gpu, 0.0) + part
+        before = [(self.seats.rows.column, self.seats.gpus)]
+        on = np.array(list(self._on), np.int64)
+        before.append((claims.rows.column[on], tuple(self._on.values())))
+        for column, seats in before:
+            part_of = C.configurations.share[C.configuration[column]]
+            for names, part in zip(seats, part_of.tolist(), strict=True):
+                for gpu in names:
+                    load[gpu] = load.get(gpu, 0.0) + part
         for row, names, part in zip(going.tolist(), gpus, share.tolist(), strict=True):
             if all(load.get(gpu, 0.0) + part <= FULL for gpu in names):
                 for gpu in names:
@@ -253,11 +329,26 @@ class Seating:
                 held[row] = names
         return held
 
-    def _seated(self) -> Standing:
-        """All that has places."""
+    def _earlier(self) -> Standing:
+        """What has places and is in none of the claims that are being run through."""
         if not len(self.seats):
             return self.fixed
         return self.fixed.and_also(Standing.of_rows(self.classes, self.seats.rows, *_with_gpus(self.seats)))
+
+    def _seated(self, rows: JobRows) -> Standing:
+        """All that has places."""
+        held = {row: gpus for row, gpus in self._on.items() if gpus}
+        if not held:
+            return self._earlier()
+        mine = Standing.of_rows(self.classes, rows, np.array(list(held), np.int64), list(held.values()))
+        return self._earlier().and_also(mine)
+
+    def _apart(self, rows: JobRows, row: int) -> tuple[int, ...]:
+        """Anti-affinity sets of a row's jobs."""
+        names = self.instance.jobs_table.names
+        mine = {names[job] for job in (int(rows.job[row]), int(rows.partner[row])) if job >= 0}
+        sets = [item["jobs"] for item in self.constraints if item.get("kind") == ANTI_AFFINITY]
+        return tuple(number for number, jobs in enumerate(sets) if mine.intersection(jobs))
 
     def _bars(self, rows: JobRows, wanted: IntArray) -> list[Collection[str]] | None:
         """Nodes on which each row must not start, as it could not be stopped before they are reserved."""

@@ -68,6 +68,8 @@ class Claims:
         Use of further limits.
     worth : FloatArray, shape (A,), optional
         What the rows are worth (`optsched.rounds.exchange.worth_of`), where they are not taken by their order alone.
+    host : IntArray, shape (A,), optional
+        Of pairs of which one job goes on where it is and the other joins it there: the first; else -1.
     """
 
     classes: Classes
@@ -82,6 +84,7 @@ class Claims:
     uses: Uses
     limits: Uses | None = None
     worth: FloatArray | None = None
+    host: IntArray | None = None
 
     @cached_property
     def instant(self) -> Instant:
@@ -149,11 +152,19 @@ def select(claims: Claims, most_displaced: int | None) -> IntArray:
     mine = np.zeros(len(claims.rows), bool)
     mine[chosen] = True
     ahead, mask = mine & claims.urgent, np.append(going, False)
+    firm = np.zeros(len(mask), bool)  # who has to run, though it may take others away from where they are
+    firm[claims.rows.job[chosen[claims.held[chosen]]]] = firm[claims.rows.partner[chosen[claims.held[chosen]]]] = True
+    firm[-1] = False
     stay = np.zeros(len(claims.rows), bool)
     left = int(going.sum())
-    rest = claims.order[(claims.continues & ~mine)[claims.order]]
+    possible = claims.continues & ~mine & ~(firm[claims.rows.job] | firm[claims.rows.partner])
+    rest = claims.order[possible[claims.order]]
     together = rest[claims.rows.partner[rest] >= 0].tolist()  # who shares GPUs can stay only as a pair
     pair = {job: row for row in together for job in (int(claims.rows.job[row]), int(claims.rows.partner[row]))}
+    mate = np.append(claims.sharing, -1)  # of two that part the other cannot stay where it is
+    mate[list(pair)] = -1
+    alone = claims.rows.job[chosen[(claims.continues & (claims.rows.partner < 0))[chosen]]]
+    mask[mate[alone[~going[alone]]]] = False
     for row in rest.tolist():
         row = pair.get(int(claims.rows.job[row]), row)
         jobs = [job for job in (int(claims.rows.job[row]), int(claims.rows.partner[row])) if mask[job]]
@@ -161,6 +172,8 @@ def select(claims: Claims, most_displaced: int | None) -> IntArray:
             stay[row] = True
             mask[jobs] = False
             left -= len(jobs)
+            if claims.rows.partner[row] < 0:
+                mask[mate[claims.rows.job[row]]] = False
     others = np.zeros(len(going) + 1, bool)
     others[claims.rows.job[stay]] = others[claims.rows.partner[stay]] = True
     others[-1] = False
@@ -197,6 +210,8 @@ def displaced(claims: Claims, chosen: IntArray) -> BoolArray:
     could[rows.job[left]] = could[rows.partner[left]] = True
     going = left[mine[left]]
     goes[rows.job[going]] = goes[rows.partner[going]] = True
+    if claims.host is not None:
+        goes[claims.host[chosen]] = True
     alone = np.full(jobs + 1, len(going))
     alone[rows.job[going]] = np.where(rows.partner[going] < 0, np.arange(len(going)), len(going))
     alone[-1] = len(going)

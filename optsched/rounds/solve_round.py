@@ -13,24 +13,24 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
 from optsched.assembly import model_of
-from optsched.candidates import Classes, JobRows
+from optsched.candidates import JobRows
 from optsched.errors import Interrupted, OptschedError
-from optsched.formulation import Infeasible, SideConstraint
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
-from optsched.program import SideRows
 from optsched.registry import load_solver
 from optsched.rounds.allocating import Answer, Memory, Recorded, allocate, keys_of, repaired
 from optsched.rounds.checking import broken_rules
 from optsched.rounds.configured import changes, says_more
 from optsched.rounds.exchange import worth_of
+from optsched.rounds.joining import InPlace
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.opening import StateSource, state_of
 from optsched.rounds.plan import Held, Plan, Verdict
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.policy_checks import check_names
 from optsched.rounds.ranked import rank
-from optsched.rounds.seating import Seating, Seats
+from optsched.rounds.seating import Seating
+from optsched.rounds.seats import Seats
 from optsched.rounds.selection import (
     DUE,
     HELD,
@@ -45,6 +45,7 @@ from optsched.rounds.selection import (
 )
 from optsched.rounds.standstill import standstill
 from optsched.rounds.state import RoundState
+from optsched.rounds.unclaimed import any_rows, rows_of
 from optsched.rounds.view import View
 from optsched.solvers import Solver
 from optsched.warm_start import matched
@@ -150,60 +151,75 @@ class _Round:
         state, view, answer = self.state, self.view, self.answer
         C, policy = answer.classes, state.policy
         ledger = state.ledger.under(keys_of(C, answer.rows), answer.rows.fraction)
-        claims = self._claims(ledger)
+        claims, most = self._claims(ledger)
         alone = np.flatnonzero(claims.busy & ~(view.outside | view.awaits) & view.must)
         seating = Seating(
             view.instance, C, [constraint.document() for constraint in answer.constraints],
             view.standing(np.concatenate([np.flatnonzero(view.outside), alone])), view.must,
-            state.reservations, policy.max_moves,
+            state.reservations, most,
         )  # fmt: skip
-        left = seating.run_through(claims, policy.max_moves, answer.strict)
+        left = seating.run_through(claims, most, answer.strict)
         if not (answer.leaves_idle if policy.fill is None else not policy.fill):
             seating.run_through(self._leftovers(left))
         return ledger, seating.seats, seating.refused
 
     # --- claims -----------------------------------------------------------------------------------------------------
 
-    def _claims(self, ledger: Ledger) -> Claims:
+    def _claims(self, ledger: Ledger) -> tuple[Claims, int | None]:
+        """Rows that may run, and how many running jobs may be stopped or moved that could go on."""
         state, view, answer = self.state, self.view, self.answer
         C, policy, table, length = answer.classes, state.policy, view.instance.jobs_table, view.instance.round
         continues = self._continues(answer.rows)
-        goes_on = _members(answer.rows, continues, len(table))
+        mixed = view.must[answer.rows.job] ^ gathered(view.must, answer.rows.partner, False)
+        mixed &= continues & (answer.rows.partner >= 0)  # who cannot be preempted runs on without the other too
+        goes_on = _members(answer.rows, continues & ~mixed, len(table))
+        goes_on |= _members(answer.rows, mixed, len(table)) & ~view.must
         waited = state.service.waited(state.now)
         starved = np.zeros(len(table), bool)
         if policy.patience is not None:
             starved = (waited >= policy.patience * length) & ~(view.outside | view.awaits | view.must)
-        claimless = starved & ~_members(answer.rows, answer.rows.fraction > 0, len(table))
-        together = view.together
+        together, ranked = view.together, answer.place is not None
+        elsewhere = any_rows(C, answer.rows, starved & (not ranked), answer.constraints)
         more = joined(
-            self._going_on(np.flatnonzero(view.running.runs & ~goes_on & ~view.outside & ~claimless)),
-            joined(self._running_pairs(ledger), rows_alone(C, np.flatnonzero(claimless))),
+            self._going_on(np.flatnonzero(view.running.runs & ~goes_on & ~view.outside)),
+            joined(self._running_pairs(ledger), elsewhere),
         )
         rows = joined(answer.rows, more)
         continues = np.concatenate([continues, self._continues(more)])
-        continues &= (rows.partner >= 0) | ~together[rows.job]
+        sharing, worth = self._sharing(), None
+        parts = (rows.partner < 0) & (sharing[rows.job] >= 0)  # of two that part only one can go on
+        guests = ~view.must & gathered(view.must, sharing, False)  # the one that cannot be preempted
+        continues &= (rows.partner >= 0) | ~(together | guests)[rows.job]
         deficit = np.concatenate([ledger.deficit, np.zeros(len(more))]) / length
         cost = np.maximum(table.restart_cost[rows.job], gathered(table.restart_cost, rows.partner, 0)) / length
         ahead = np.where(continues, policy.hysteresis + cost, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             due = np.where(rows.fraction > 0, (0.5 - deficit - ahead) / rows.fraction, np.inf)
-        must = view.must[rows.job] | gathered(view.must, rows.partner, 0)
-        held = must & continues
         waits = starved[rows.job] | gathered(starved, rows.partner, 0)
-        group = np.where(held, HELD, np.where(waits, STARVED, DUE))
         longest = np.maximum(waited[rows.job], gathered(waited, rows.partner, 0))
+        place = None if answer.place is None else np.concatenate([answer.place, np.full(len(more), len(answer.rows))])
+        in_place = InPlace(view, C, rows, continues, sharing, [own.document() for own in answer.constraints])
+        held, group = in_place.firm, np.where(waits, STARVED, DUE)
+        gone, part = in_place.unable
+        most = None if policy.max_moves is None else max(policy.max_moves - gone, 0)
+        if in_place.shared.any():
+            extra = np.where((rows.partner < 0) & (rows.fraction > 0), ahead, 0.0)  # who joins one alone stops nobody
+            when = due + extra / np.where(rows.fraction > 0, rows.fraction, 1.0)
+            order = order_due(rows, when, group, np.where(waits, -longest, 0.0))
+            order = order if place is None else np.lexsort((place, group)).astype(np.int64)
+            held = in_place.held(order, np.inf if most is None else most - part)
+        host = np.where(held & ~continues, in_place.anchor, -1)
+        group = np.where(held, HELD, group)
         first = np.where(group == STARVED, -longest, np.where(rows.partner >= 0, -1.0, 0.0) * (group == HELD))
         order = order_due(rows, due, group, first)
-        if answer.place is not None:
-            place = np.concatenate([answer.place, np.full(len(more), len(answer.rows))])
+        if place is not None:
             order = np.lexsort((place, first, group)).astype(np.int64)
         busy = view.outside | view.awaits | (view.must & ~_members(rows, held, len(table)))
         urgent, free = group == STARVED, self._free(busy & view.must & ~view.outside)
-        sharing, worth = self._sharing(), None
         if answer.place is None and ((rows.partner >= 0) & (rows.fraction > 0)).any():
-            parts = (rows.partner < 0) & (sharing[rows.job] >= 0)  # of two that part only one can go on
             worth = worth_of(rows, deficit, np.where(parts, 0.0, ahead), 1.0 + policy.hysteresis + cost)
-        return Claims(C, rows, order, continues, held, urgent, busy, sharing, free, uses_of(C), worth=worth)
+        uses = uses_of(C)
+        return Claims(C, rows, order, continues, held, urgent, busy, sharing, free, uses, worth=worth, host=host), most
 
     def _sharing(self) -> IntArray:
         """The job with which each stands in a pair now, -1 for none."""
@@ -215,9 +231,10 @@ class _Round:
 
     def _free(self, jobs: BoolArray) -> np.ndarray:
         """Share of each renewable resource that is free beside jobs which run in no row."""
-        C, running = self.answer.classes, self.view.running
-        renewable = C.resources.renewable
-        taken_gpus = np.bincount(running.pool[jobs], running.gpus[jobs], minlength=len(C.instance.cluster.pools))
+        C, pools = self.answer.classes, self.view.instance.cluster.numbering.pool
+        renewable, stands = C.resources.renewable, self.view.standing(np.flatnonzero(jobs))
+        part = stands.share[stands.owner]  # two that share GPUs have them together
+        taken_gpus = np.bincount(pools[stands.node], part, minlength=len(C.instance.cluster.pools))
         pool, capacity = C.resources.pool[renewable], C.capacity[renewable]
         used = np.where(pool >= 0, taken_gpus[pool], 0.0)
         return 1.0 + 1e-9 - np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)
@@ -231,9 +248,7 @@ class _Round:
         hopeful[C.class_a[fits]] = True
         others = rows_alone(C, np.flatnonzero((C.of_job >= 0) & ~left.busy & np.append(hopeful, False)[C.of_job]))
         others = taken(others, np.flatnonzero(fits[others.column]))
-        side = (
-            [rows for own in self.answer.constraints if (rows := _rows_of(own, C)) is not None] if len(others) else []
-        )
+        side = [rows for own in self.answer.constraints if (rows := rows_of(own, C)) is not None] if len(others) else []
         return leftovers(left, others, self._continues(others), self.state.service.executed, side)
 
     def _running_pairs(self, ledger: Ledger) -> JobRows:
@@ -358,14 +373,6 @@ class _Round:
         for job in np.flatnonzero(view.outside).tolist():
             told[job] = "it cannot be preempted, though its nodes take no more work"
         return told
-
-
-def _rows_of(constraint: SideConstraint, C: Classes) -> SideRows | None:
-    """Rows of a constraint; what cannot be kept at all, as the fallback says, bounds nothing."""
-    try:
-        return constraint.rows(C)
-    except Infeasible:
-        return None
 
 
 def _recorded(known: Recorded | None) -> tuple[IntArray, FloatArray] | None:

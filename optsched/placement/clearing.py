@@ -1,0 +1,149 @@
+"""Which of what stands has to go so that one gang finds room: the least of it, by the order in which it may go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.candidates import Classes, JobRows
+from optsched.placement.best_fit import choose, choose_shared
+from optsched.placement.needs import members
+from optsched.placement.problem import Problem
+from optsched.placement.requests import Requests
+from optsched.placement.standing import Standing
+from optsched.placement.state import State
+
+
+class Clearing:
+    """Room for one gang beside what stands and stays, and beside as much of what may go as it leaves there.
+
+    Parameters
+    ----------
+    classes : Classes
+    rows : JobRows
+        The allocation row by row.
+    wanted : int
+        The row that needs room.
+    standing : Standing
+        What stands and stays.
+    loose : Standing
+        What stands and may go, M holders.
+    constraints : iterable of mappings
+        Side constraints; those of kind ``anti-affinity`` are read.
+    barred : collection of str
+        Nodes of which it gets nothing.
+    """
+
+    def __init__(
+        self,
+        classes: Classes,
+        rows: JobRows,
+        wanted: int,
+        standing: Standing,
+        loose: Standing,
+        constraints: Iterable[Mapping[str, Any]] = (),
+        barred: Collection[str] = (),
+    ) -> None:
+        requests = Requests.of(classes, rows, np.array([wanted]), constraints, [barred])
+        problem = Problem.of(requests, requests.pool.tolist(), standing)
+        self._problem, self._state, self._loose = problem, State(problem), loose
+        self._gpus, self._span = int(requests.gpus[0]), int(requests.span[0])
+        self._choose: Callable[[State], object] = (
+            (lambda state: choose(state, 0, self._span))
+            if requests.share[0] == 1.0
+            else (lambda state: choose_shared(state, 0))
+        )
+        nodes, numbering = problem.nodes, classes.instance.cluster.numbering
+        local = nodes.local()[loose.node]
+        here = local >= 0
+        self._node, self._owner = local[here], loose.owner[here]
+        self._spot = self._node * nodes.room.shape[1] + (loose.gpu - numbering.start[loose.node])[here]
+        self._room, self._own, self._group = nodes.room.copy(), nodes.own.copy(), nodes.group_capacity.copy()
+        use = members(classes.instance)[:, loose.node].T * loose.group_need[loose.owner]
+        self._group_use = np.zeros((len(loose), len(nodes.groups)))
+        np.add.at(self._group_use, loose.owner, use)
+        sets = [requests.sets[number] for number in requests.apart[0]]
+        enemies = np.concatenate([np.zeros(0, np.int64), *sets])
+        self._enemy = np.isin(loose.job, enemies) | np.isin(loose.partner, enemies)
+
+    def fits(self, gone: BoolArray) -> bool:
+        """Whether the gang has room once the holders of a mask are gone."""
+        self._without(gone)
+        return self._choose(self._state) is not None
+
+    @property
+    def scattered(self) -> bool:
+        """Whether as many GPUs are free as the gang asks for, wherever they are, while nobody is gone."""
+        self._without(np.zeros(len(self._loose), bool))
+        return bool(self._state.roomy(0).sum() >= self._gpus)
+
+    def needed(self, order: IntArray) -> IntArray | None:
+        """Holders that have to go; None if there is no room even without all that may go.
+
+        Of all sets that make room it is the one whose last holder in the order comes first; of these the one whose
+        second but last does, and so on.
+
+        Parameters
+        ----------
+        order : IntArray
+            Holders that may go, those first that are to go first; the others stay.
+
+        Returns
+        -------
+        IntArray
+            Ascending.
+        """
+        gone = np.zeros(len(self._loose), bool)
+        most = len(order)
+
+        def enough(first: int) -> bool:
+            mask = gone.copy()
+            mask[order[:first]] = True
+            return self.fits(mask)
+
+        if not enough(most):
+            return None
+        while not enough(0):
+            least = 0  # too few; `most` is enough
+            while most - least > 1:
+                half = (least + most) // 2
+                least, most = (least, half) if enough(half) else (half, most)
+            most -= 1
+            gone[order[most]] = True
+        return np.flatnonzero(gone)
+
+    def nearest(self) -> IntArray:
+        """All that may go, ordered so that the gang gets the nodes that lack fewest GPUs, by the fewest holders."""
+        nothing = np.zeros(len(self._loose), bool)
+        self._without(nothing)
+        now = self._state.available(0)
+        self._without(~nothing)
+        cleared = self._state.available(0)
+        if self._span == 1:
+            lack = np.where(cleared >= self._gpus, self._gpus - now, np.inf)
+        else:
+            lack = np.where(cleared > 0, cleared - now, np.inf).astype(np.float64)
+        far = np.zeros(len(self._loose))
+        np.maximum.at(far, self._owner, lack[self._node])
+        size = np.bincount(self._owner, minlength=len(self._loose))
+        alone = size >= np.minimum(far, self._gpus)
+        return np.lexsort((np.where(alone, size, -size), ~alone, far)).astype(np.int64)
+
+    def _without(self, gone: BoolArray) -> None:
+        """Let the state be what is left beside what stands and the holders that are not gone."""
+        state, problem, loose = self._state, self._problem, self._loose
+        stays = ~gone[self._owner]
+        owner, node, shape = self._owner[stays], self._node[stays], self._room.shape
+        load = np.bincount(self._spot[stays], loose.share[owner], shape[0] * shape[1]).reshape(shape)
+        room: FloatArray = np.where(self._room > 0, np.maximum(self._room - load, 0.0), 0.0)
+        if self._enemy.any():
+            room[node[self._enemy[owner]]] = 0.0
+        state.room, state.free = room, np.asarray((room >= 1.0).sum(axis=1), np.int64)
+        if loose.need.any() and problem.requests.need.any():
+            use = np.stack([np.bincount(node, part[owner], shape[0]) for part in loose.need.T], axis=1)
+            state.own = np.maximum(self._own - use, 0.0)
+        if self._group_use.any():
+            state.group = np.maximum(self._group - (~gone) @ self._group_use, 0.0)

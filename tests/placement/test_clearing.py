@@ -1,0 +1,51 @@
+"""Which of what stands goes for one gang: the least of it in the given order, against a search of all sets."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from beside_cases import Case, random_standing
+
+from optsched.placement import Standing
+from optsched.placement.clearing import Clearing
+
+
+def split(case: Case, random: np.random.Generator) -> tuple[list[int], list[int]]:
+    """Rows that stand and stay, and rows that stand and may go."""
+    loose = [row for row in case.stands if random.random() < 0.7]
+    return [row for row in case.stands if row not in loose], loose
+
+
+def of(case: Case, rows: list[int]) -> Standing:
+    return Standing.of_rows(case.classes, case.rows, np.array(rows, np.int64), [case.stands[row] for row in rows])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_least_goes_in_the_order(seed: int) -> None:
+    case, random = random_standing(seed), np.random.default_rng([seed, 2])
+    firm, loose = split(case, random)
+    loose = loose[:6]
+    for row in case.wanted[:3]:
+        barred = case.barred.get(row, ())
+        clearing = Clearing(
+            case.classes, case.rows, row, of(case, firm), of(case, loose), case.constraints, barred
+        )  # fmt: skip
+        order = random.permutation(len(loose))
+
+        def has_room(gone: tuple[int, ...], row: int = row, order: np.ndarray = order) -> bool:
+            left = [other for place, other in enumerate(loose) if place not in {int(order[k]) for k in gone}]
+            stands = {other: case.stands[other] for other in (*firm, *left)}
+            alone = Case(case.classes, case.rows, case.apart, stands, [row], case.barred)
+            return alone.has_room(row, {})
+
+        sets = [gone for count in range(len(loose) + 1) for gone in combinations(range(len(loose)), count)]
+        room = [gone for gone in sets if has_room(gone)]
+        found = clearing.needed(order.astype(np.int64))
+        if not room:
+            assert found is None
+        else:
+            best = min(room, key=lambda gone: (sorted(gone, reverse=True), len(gone)))
+            assert found is not None and found.tolist() == sorted(int(order[k]) for k in best)
+        assert sorted(clearing.nearest().tolist()) == list(range(len(loose)))

@@ -1,0 +1,144 @@
+"""Room for rows that found none: others go elsewhere or make way, and no gang starves while GPUs are idle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from room_cases import LENGTH, random_state, rooms
+
+import optsched
+from optsched.rounds.plan import Plan, Verdict
+from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.solve_round import solve_round
+from optsched.rounds.state import RoundState
+from optsched.rounds.transitions import advanced, followed
+
+Document = dict[str, Any]
+WITH_CPUS = {"cpus_per_node": 40}, {"demand": {"cpu": 3}}
+
+
+def scattered(pool: Document, workload: Document, nodes: int, per_node: int, where: list[str]) -> Document:
+    """Single jobs run where they are in the way of a gang of 4 that waits."""
+    jobs: list[Document] = [
+        {"id": f"s{k}", "workload": "W", "steps": 1e9, "running": {"pool": "b", "gpus": [gpu], "since": 0.0}}
+        for k, gpu in enumerate(where)
+    ]
+    jobs.append({"id": "g", "workload": "W", "gpus": 4, "steps": 1e9, "weight": 100.0})
+    jobs += [{"id": f"z{k}", "workload": "W", "steps": 1e9, "arrival": 1e8} for k in range(2)]
+    rates = {"1": 1.0, "4": 3.0}
+    return {
+        "format": "optsched-instance/1", "round": LENGTH, "workloads": {"W": {"throughput": {"b": rates}, **workload}},
+        "cluster": {"pools": [{"name": "b", "nodes": nodes, "gpus_per_node": per_node, **pool}]}, "jobs": jobs,
+    }  # fmt: skip
+
+
+def runs(document: Document, policy: Document, rounds: int = 10) -> tuple[int, list[Plan]]:
+    """In how many rounds the gang runs, and the plans."""
+    state, plans = RoundState.first(optsched.Instance.from_document(document), RoundPolicy(**policy)), []
+    for _ in range(rounds):
+        plans.append(solve_round(state))
+        assert plans[-1].fallback is None
+        state = advanced(followed(state, plans[-1]), state.until)
+    return sum(at(plan, "g") in (Verdict.START, Verdict.KEEP, Verdict.MOVE) for plan in plans), plans
+
+
+def at(plan: Plan, job: str) -> int:
+    return int(plan.verdict[plan.instance.jobs_table.names.index(job)])
+
+
+APART = [{"kind": "anti-affinity", "jobs": ["z0", "z1"]}]
+
+
+@pytest.mark.parametrize(
+    ("pool", "workload", "policy"),
+    [
+        ({}, {}, {}),
+        (*WITH_CPUS, {}),
+        (*WITH_CPUS, {"ranking": "priority", "patience": 3}),
+        (*WITH_CPUS, {"ranking": "fifo", "patience": 3}),
+        ({}, {}, {"constraints": APART}),
+        ({}, {}, {"max_moves": 1}),
+        (*WITH_CPUS, {"max_moves": 1, "constraints": APART}),
+    ],
+)
+def test_idle_gpus_are_brought_together(pool: Document, workload: Document, policy: Document) -> None:
+    ran, plans = runs(scattered(pool, workload, 2, 4, ["b-0/0", "b-1/0"]), policy)
+    assert ran == 10
+    assert [int((plan.verdict == Verdict.MOVE).sum()) for plan in plans] == [1] + [0] * 9
+    assert not any((plan.verdict == Verdict.PREEMPT).any() for plan in plans)
+
+
+def test_idle_gpus_are_brought_together_for_a_gang_of_several_nodes() -> None:
+    document = scattered({}, {}, 3, 2, ["b-0/0", "b-1/0"])
+    ran, plans = runs(document, {})
+    assert ran == 10 and not plans[0].preempt
+    assert [int((plan.verdict == Verdict.MOVE).sum()) for plan in plans] == [1] + [0] * 9
+
+
+@pytest.mark.parametrize(("limit", "ran"), [(0, 0), (1, 10)])
+def test_no_more_jobs_are_moved_than_may_be(limit: int, ran: int) -> None:
+    document = scattered(*WITH_CPUS, 2, 4, ["b-0/0", "b-1/0"])
+    assert runs(document, {"max_moves": limit})[0] == ran
+
+
+def test_jobs_that_must_not_be_stopped_stay() -> None:
+    document = scattered(*WITH_CPUS, 2, 4, ["b-0/0", "b-1/0"])
+    for job in document["jobs"][:2]:
+        job["preemptible"] = False
+    assert runs(document, {"patience": 1})[0] == 0
+    document["jobs"][1]["preemptible"] = True
+    ran, plans = runs(document, {"patience": 1})
+    assert ran >= 8 and all(at(plan, "s0") == Verdict.KEEP for plan in plans)
+
+
+def test_what_is_due_later_makes_way_where_it_finds_no_other_room() -> None:
+    # Two gangs of 3 on nodes of 4 leave a GPU on each; a gang of 2 gets its turn all the same.
+    document = scattered(*WITH_CPUS, 2, 4, [])
+    workload = {"throughput": {"b": {"2": 2.0, "3": 3.0}}, "demand": {"cpu": 3}}
+    document["workloads"]["W"] = workload
+    where = [[f"b-{k}/{i}" for i in range(3)] for k in range(2)]
+    document["jobs"] = [
+        {"id": f"s{k}", "workload": "W", "gpus": 3, "steps": 1e9, "running": {"pool": "b", "gpus": gpus, "since": 0.0}}
+        for k, gpus in enumerate(where)
+    ] + [{"id": "g", "workload": "W", "gpus": 2, "steps": 1e9}]
+    ran, _ = runs(document, {"hysteresis": 0.5}, 40)
+    assert 20 <= ran <= 32  # with one gang of 3 beside it; what each is given cannot be had on whole nodes
+
+
+@pytest.mark.parametrize("policy", [{"ranking": "srtf"}, {"ranking": "fifo"}, {}, {"formulation": "fifo"}])
+@pytest.mark.parametrize("seed", range(25))
+def test_who_has_starved_longest_runs_if_it_fits_beside_what_cannot_be_stopped(seed: int, policy: Document) -> None:
+    document = random_state(seed)
+    state = RoundState.first(
+        optsched.Instance.from_document(document), RoundPolicy(patience=1, max_moves=seed % 3, **policy)
+    )
+    plan = solve_round(state)
+    assert plan.fallback is None
+    stays = [job for job in document["jobs"] if "running" in job and not job["preemptible"]]
+    waits = [job for job in document["jobs"] if "running" not in job]
+    waits.sort(key=lambda job: job["arrival"])
+    first = next((job["id"] for job in waits if rooms(document, job, stays)), None)
+    if first is not None:
+        assert at(plan, first) == Verdict.START
+    assert np.all([at(plan, job["id"]) == Verdict.KEEP for job in stays])
+
+
+def test_a_job_whose_claim_is_on_gpus_that_stay_taken_runs_elsewhere_in_the_end() -> None:
+    rates = {"p0": 2.0, "p1": 1.0}
+    document = {
+        "format": "optsched-instance/1", "round": LENGTH, "now": 0.0,
+        "cluster": {"pools": [{"name": name, "nodes": 1, "gpus_per_node": 1} for name in ("p0", "p1")]},
+        "jobs": [
+            {"id": "m", "steps": 1e9, "throughput": rates, "preemptible": False, "arrival": -30.0},
+            {"id": "x", "steps": 1e9, "throughput": {"p1": 1.0}, "arrival": -90.0},
+            {"id": "g", "steps": 1e9, "throughput": rates, "arrival": -60.0},
+        ],
+    }  # fmt: skip
+    for row, pool in ((0, "p0"), (1, "p1")):
+        document["jobs"][row]["running"] = {"pool": pool, "gpus": [f"{pool}-0/0"], "since": -20.0}  # type: ignore[index]
+    plan = solve_round(RoundState.first(optsched.Instance.from_document(document), RoundPolicy(formulation="fifo")))
+    assert at(plan, "g") == Verdict.HOLD
+    ran, _ = runs(document, {"formulation": "fifo", "patience": 2})
+    assert ran >= 3
