@@ -110,8 +110,25 @@ class InPlace:
         """
         if not self.shared.any():
             return self.firm
+        fits = self._fit if np.isinf(most) else self._fit_beside_all
         hopeful = self._chosen(order, most, lambda rows: True)
-        return hopeful if self._fit(np.flatnonzero(hopeful)) else self._chosen(order, most, self._fit)
+        return hopeful if fits(np.flatnonzero(hopeful)) else self._chosen(order, most, fits)
+
+    def _fit_beside_all(self, some: IntArray) -> bool:
+        """Whether rows can run side by side, and all others go on that run now: nobody is to be stopped for a guest."""
+        rows, taken = self.rows, np.zeros(len(self.view.must) + 1, bool)
+        taken[rows.job[some]] = taken[rows.partner[some]] = True
+        taken[-1] = False
+        on_gpus = self.classes.gpus[rows.column] > 0
+        others = np.flatnonzero(self.continues & on_gpus & ~taken[rows.job] & ~taken[rows.partner])
+        pairs_first = others[np.argsort(rows.partner[others] < 0, kind="stable")]
+        ends = np.stack([rows.job[pairs_first], rows.partner[pairs_first]], axis=1)
+        going = []
+        for row, (job, partner) in zip(pairs_first.tolist(), ends.tolist(), strict=True):
+            if not taken[job] and not taken[partner]:
+                going.append(row)
+                taken[job], taken[partner] = True, partner >= 0
+        return self._fit(np.concatenate([some, np.array(going, np.int64)]))
 
     def _fit(self, some: IntArray) -> bool:
         """Whether rows can run side by side, where the jobs are that must not be stopped."""

@@ -144,7 +144,15 @@ def displaced(facts: Facts, before: Mapping[str, Place], plan: Plan) -> list[str
         and all(facts.takes_work(gpu.rpartition("/")[0], until) for gpu in before[item.job][1])
         and facts.jobs[item.job].get("steps_done", 0.0) < facts.jobs[item.job]["steps"]
         and facts.may_have(item.job, before[item.job])
+        and not any(
+            set(before[other][1]) & set(before[item.job][1]) and other != item.job and _done(facts, other)
+            for other in before
+        )  # nobody stands in a pair with a job that has no steps left
     ]
+
+
+def _done(facts: Facts, job: str) -> bool:
+    return bool(facts.jobs[job].get("steps_done", 0.0) >= facts.jobs[job]["steps"])
 
 
 def _cannot_stop(facts: Facts, before: Mapping[str, Place]) -> list[str]:

@@ -95,6 +95,17 @@ def test_a_guest_does_not_join_where_its_node_has_too_little() -> None:
     assert rounds_of("j0", plans(document, 4)) >= 3
 
 
+@pytest.mark.parametrize(("limit", "guest"), [(0, 0), (None, 1)])
+def test_a_guest_stops_nobody_where_none_may_be_stopped(limit: int | None, guest: int) -> None:
+    document = host(1, 2, {"cpus_per_node": 4}, x0={"running": {"pool": "p0", "gpus": ["p0-0/1"], "since": 0.0}})
+    document["workloads"]["W"]["demand"] = {"cpu": 1}
+    document["workloads"]["V"]["demand"] = {"cpu": 3}
+    document["jobs"][1]["weight"] = 50.0
+    found = plans(document, 8, hysteresis=0.0, max_moves=limit)
+    assert (rounds_of("j0", found) > 0) == guest
+    assert (rounds_of("x0", found) < 8) == guest
+
+
 @pytest.mark.parametrize(("limit", "changes"), [(0, 0), (1, 1), (None, 1)])
 def test_guests_leave_no_more_often_than_may_be(limit: int | None, changes: int) -> None:
     found = plans(host(2), 12, hysteresis=0.0, max_moves=limit)
