@@ -33,7 +33,7 @@ except Interrupted as error:
 
 @pytest.mark.parametrize("solver", ("highs", "highs-ipm", "clarabel"))
 def test_ctrl_c(solver: str) -> None:
-    script = SCRIPT.format(jobs=12_000, solver=solver, after=0.6)
+    script = SCRIPT.format(jobs=20_000, solver=solver, after=0.6)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     # a run that is stopped in its last iterations may leave duals that prove its point
