@@ -94,15 +94,13 @@ def _too_late(spent: Mapping[str, float]) -> dict[str, Any]:
 def _answer(solution: Solution | ProgramSolution, spent: Mapping[str, float], total: float) -> dict[str, Any]:
     """What every answer tells, of an instance or of a program."""
     certificate = solution.certificate
-    arrays = solution.arrays if isinstance(solution, ProgramSolution) else None
-    sense = ("max" if arrays.maximise else "min") if arrays is not None else solution.sense  # type: ignore[union-attr]
     row = {
         "solver_used": solution.solver.name,
         "solver_version": solution.solver.version,
         "status": str(solution.status),
         "termination": str(solution.termination),
         "objective": _finite(solution.objective),
-        "sense": sense,
+        "sense": _sense(solution),
         "bound": _finite(solution.bound),
         "proof": certificate.proof,
         "gap": solution.gap,
@@ -114,6 +112,12 @@ def _answer(solution: Solution | ProgramSolution, spent: Mapping[str, float], to
         words = f"the certificate failed: {'; '.join(certificate.problems)}"
         row |= {"status": str(Status.ERROR), "error": words, "exit_code": NOT_CERTIFIED}
     return row
+
+
+def _sense(solution: Solution | ProgramSolution) -> str:
+    if isinstance(solution, ProgramSolution):
+        return "max" if solution.arrays.maximise else "min"
+    return solution.sense
 
 
 def _seconds(timings: Mapping[str, float], total: float) -> dict[str, float | None]:

@@ -39,12 +39,14 @@ class Task:
     @property
     def spec(self) -> dict[str, Any]:
         """The content, as the worker gets it."""
-        return json.loads(self.text)  # type: ignore[no-any-return]
+        spec: dict[str, Any] = json.loads(self.text)
+        return spec
 
     @property
     def labels(self) -> dict[str, Any]:
         """What its rows begin with, in this order."""
-        return json.loads(self.labels_text)  # type: ignore[no-any-return]
+        labels: dict[str, Any] = json.loads(self.labels_text)
+        return labels
 
     @property
     def key(self) -> str:

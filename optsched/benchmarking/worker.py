@@ -85,7 +85,7 @@ def row_of(work: Work, spec: Mapping[str, Any]) -> dict[str, Any]:
         return {"status": "memory", "error": "ran out of memory"}
     except OptschedError as error:
         return {"status": "error", "error": str(error), "exit_code": error.exit_code}
-    except Exception as error:
+    except Exception as error:  # whatever a task raises is its row: the sweep goes on
         traceback.print_exc()
         return {"status": "error", "error": f"{type(error).__name__}: {error}", "exit_code": 1}
     return row

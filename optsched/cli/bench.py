@@ -11,7 +11,7 @@ from optsched.cli import values
 from optsched.cli.bench_sweep import Contest, Swept, benchmark_of
 from optsched.cli.options import OUTPUT, Json
 from optsched.cli.shell import INTERRUPTED, Shell
-from optsched.cli.sweep_options import Running, begin_anew, interrupted_words, lines_file
+from optsched.cli.sweep_options import RowsFile, Running, begin_anew, interrupted_words, lines_file, table_rows
 
 EXAMPLES = """
     optsched bench @quickstart @packing -f makespan -f max-throughput --solver highs --solver clarabel
@@ -27,13 +27,7 @@ def bench(
     swept: Swept,
     contest: Contest,
     running: Running,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT,
-            help="FILE.csv or .json, with rows as they come in FILE.jsonl; or that alone.",
-        ),
-    ] = None,
+    output: RowsFile = None,
     best: Annotated[
         str | None,
         typer.Option(
@@ -68,7 +62,7 @@ def bench(
         )  # fmt: skip
     rows = with_best_known(sweep.rows, table)
     if output is not None and lines is not None and Path(output) != lines and rows:
-        write_table(rows, output)
+        write_table(with_best_known(table_rows(sweep.rows, lines, running.append), table), output)
     if as_json:
         shell.document(rows_document(rows))
     elif not shell.quiet:

@@ -33,6 +33,23 @@ Pools = Annotated[
         help="Nodes of a pool, with so many GPUs each (1). Can be repeated.",
     ),
 ]  # fmt: skip
+GpusOfPools = Annotated[
+    str,
+    typer.Option(
+        "--pools", metavar="POOL:GPUS,...", rich_help_panel=SELECTION,
+        help="Worker types and their GPUs, such as v100:8,p100:16.",
+    ),
+]  # fmt: skip
+Active = Annotated[
+    str | None, typer.Option(metavar="N", help="The first N jobs, all present.", rich_help_panel=SELECTION)
+]
+NodeSize = Annotated[
+    str,
+    typer.Option("--gpus-per-node", metavar="N", help="Size of a node.", rich_help_panel=SELECTION, show_default=True),
+]
+Pairs = Annotated[
+    bool, typer.Option("--pairs", help="Also the rates of two jobs that share GPUs.", rich_help_panel=SELECTION)
+]
 Speeds = Annotated[
     list[str] | None,
     typer.Option(

@@ -9,7 +9,7 @@ import typer
 
 from optsched.cli import values
 from optsched.cli.export import write_trace
-from optsched.cli.import_options import SELECTION, At, Name, Output
+from optsched.cli.import_options import SELECTION, Active, At, GpusOfPools, Name, NodeSize, Output, Pairs
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 
@@ -28,23 +28,12 @@ def shockwave(
         str, typer.Option(metavar="FILE", help="Throughput table (JSON), as Gavel's.", rich_help_panel=FILES)
     ],
     trace: Annotated[str, typer.Option(metavar="FILE", help="Trace of 12 columns.", rich_help_panel=FILES)],
-    pools: Annotated[
-        str,
-        typer.Option(
-            metavar="POOL:GPUS,...", rich_help_panel=SELECTION, help="Worker types and their GPUs, such as v100:32.",
-        ),
-    ],
+    pools: GpusOfPools,
     output: Output,
-    active: Annotated[
-        str | None, typer.Option(metavar="N", help="The first N jobs, all present.", rich_help_panel=SELECTION)
-    ] = None,
+    active: Active = None,
     at: At = None,
-    gpus_per_node: Annotated[
-        str, typer.Option(metavar="N", help="Size of a node.", rich_help_panel=SELECTION, show_default=True)
-    ] = "1",
-    pairs: Annotated[
-        bool, typer.Option("--pairs", help="Also the rates of two jobs that share GPUs.", rich_help_panel=SELECTION)
-    ] = False,
+    gpus_per_node: NodeSize = "1",
+    pairs: Pairs = False,
     planned: Annotated[
         bool,
         typer.Option(

@@ -19,7 +19,7 @@ from optsched.cli import (
     export,
     formulations,
     generate,
-    import_gavel,
+    imports,
     instances,
     model,
     pareto,
@@ -92,7 +92,7 @@ def build_app() -> typer.Typer:
     add_command(app, "profile", profile.profile, profile.EXAMPLES)
     add_command(app, "export", export.export, export.EXAMPLES)
     add_command(app, "plot", plot.plot, plot.EXAMPLES)
-    app.add_typer(import_gavel.build_imports(), name="import")
+    app.add_typer(imports.build_imports(), name="import")
     app.add_typer(generate.build_generators(), name="generate")
     app.add_typer(model.build_models(), name="model")
     app.add_typer(trace.build_traces(), name="trace")

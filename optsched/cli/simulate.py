@@ -10,7 +10,7 @@ from optsched.cli import values
 from optsched.cli.options import OUTPUT, Json, ModelFile, check_inputs
 from optsched.cli.shell import INTERRUPTED, Shell, check_target
 from optsched.cli.simulate_options import Conditions, Simulated, check_options, options_of, policies_of
-from optsched.cli.sweep_options import RUNNING, Running, begin_anew, interrupted_words, lines_file
+from optsched.cli.sweep_options import RUNNING, RowsFile, Running, begin_anew, interrupted_words, lines_file, table_rows
 from optsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,13 +52,7 @@ def simulate(
     unfair: Annotated[
         str, typer.Option(metavar="R", help="A larger ratio is unfair.", rich_help_panel=OUTPUT, show_default=True)
     ] = "1",
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT,
-            help="FILE.csv or .json, with rows as they come in FILE.jsonl; or that alone.",
-        ),
-    ] = None,
+    output: RowsFile = None,
     keep: Annotated[
         str | None,
         typer.Option(metavar="FOLDER", help="Keep every simulation there (npz).", rich_help_panel=OUTPUT),
@@ -113,7 +107,7 @@ def simulate(
         )  # fmt: skip
     rows: list[dict[str, Any]] = [dict(row) for row in sweep.rows]
     if output is not None and not output.endswith(".jsonl") and rows:
-        write_table(rows, output)
+        write_table(table_rows(rows, lines, running.append), output)
     if page is not None and not sweep.interrupted:
         _draw(sweep_of, rows, page)
     if as_json:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from optsched.cli.options import OUTPUT
 from optsched.cli.shell import check_target
 
+if TYPE_CHECKING:
+    from optsched.benchmarking import Row
+
 RUNNING = "Running"
+
+RowsFile = Annotated[
+    str | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT,
+        help="FILE.csv or .json, with rows as they come in FILE.jsonl; or that alone.",
+    ),
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -60,3 +73,13 @@ def begin_anew(lines: Path) -> None:
     if lines.exists():
         parse_lines(lines.read_bytes(), lines)
         lines.unlink()
+
+
+def table_rows(rows: Sequence[Row], lines: Path | None, append: bool) -> list[Row]:
+    """Rows for the table: those of this sweep, and with ``--append`` those that were in the file before as well."""
+    if lines is None or not append:
+        return list(rows)
+    from optsched.benchmarking.table import read_rows
+
+    mine = {row["key"] for row in rows}
+    return [*(row for row in read_rows(lines)[0] if row.get("key") not in mine), *rows]

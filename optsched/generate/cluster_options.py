@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from optsched.generate.generator import Conditions, GeneratorOptions, LargeCount, Share, refused, split
+from optsched.generate.job_sizes import Gangs, Median, Shape, Sigma
 from optsched.generate.topologies import Topology
 
 
@@ -42,20 +43,10 @@ class ClusterOptions(GeneratorOptions):
     durations: Annotated[
         Literal["lognormal", "pareto"], Field(description="Distribution of the hours of a job in its fastest pool.")
     ] = "lognormal"
-    median: Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False, description="Median of the hours.")] = 4.0
-    sigma: Annotated[
-        float, Field(ge=0, le=5, allow_inf_nan=False, description="Standard deviation of the log of lognormal hours.")
-    ] = 1.2
-    shape: Annotated[
-        float, Field(gt=0.2, le=100, allow_inf_nan=False, description="Exponent of Pareto's tail; below 2 it is heavy.")
-    ] = 1.5
-    gangs: Annotated[
-        tuple[Share, Share, Share], split(3),
-        Field(
-            description="Shares of jobs with 2, 4 and 8 GPUs; the others have 1.",
-            json_schema_extra={"metavar": "S,S,S"},
-        ),
-    ] = (0.1, 0.15, 0.05)  # fmt: skip
+    median: Median = 4.0
+    sigma: Sigma = 1.2
+    shape: Shape = 1.5
+    gangs: Gangs = (0.1, 0.15, 0.05)
     elastic: Annotated[Share, Field(description="Share of jobs that take 1, 2, 4 or 8 GPUs.")] = 0.0
     weights: Annotated[
         tuple[Share, Share], split(2),

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from optsched.generate.generator import Conditions, GeneratorOptions, LargeCount, Share, refused, split
+from optsched.generate.job_sizes import Gangs, Median, Shape, Sigma
 from optsched.generate.rows import TYPES
 
 Multiple = Annotated[float, Field(ge=0.01, le=1e6, allow_inf_nan=False)]
@@ -58,20 +59,10 @@ class TraceOptions(GeneratorOptions):
         Literal["lognormal", "pareto", "gavel"],
         Field(description="Distribution of the hours of a job in its fastest pool; gavel: that of its generator."),
     ] = "lognormal"
-    median: Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False, description="Median of the hours.")] = 1.0
-    sigma: Annotated[
-        float, Field(ge=0, le=5, allow_inf_nan=False, description="Standard deviation of the log of lognormal hours.")
-    ] = 1.5
-    shape: Annotated[
-        float, Field(gt=0.2, le=100, allow_inf_nan=False, description="Exponent of Pareto's tail; below 2 it is heavy.")
-    ] = 1.5
-    gangs: Annotated[
-        tuple[Share, Share, Share], split(3),
-        Field(
-            description="Shares of jobs with 2, 4 and 8 GPUs; the others have 1.",
-            json_schema_extra={"metavar": "S,S,S"},
-        ),
-    ] = (0.1, 0.15, 0.05)  # fmt: skip
+    median: Median = 1.0
+    sigma: Sigma = 1.5
+    shape: Shape = 1.5
+    gangs: Gangs = (0.1, 0.15, 0.05)
     deadlines: Annotated[Share, Field(description="Share of jobs with a deadline.")] = 0.0
     slack: Annotated[
         tuple[Multiple, Multiple], split(2, "numbers"),

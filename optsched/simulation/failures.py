@@ -11,6 +11,8 @@ from optsched.instance.documents import NODE_STATES
 from optsched.traces import NodeEvents
 
 SECONDS_PER_HOUR = 3600.0
+AVAILABLE = "available"
+"""A node can be used from now on (``available_from``), in the state that it is in."""
 
 
 class NodeChanges:
@@ -20,6 +22,7 @@ class NodeChanges:
     ----------
     cluster : Cluster
     events : NodeEvents
+        Beside these, nodes become available as the cluster says.
     start : float
         Seconds.
     mean_hours : float, optional
@@ -45,7 +48,15 @@ class NodeChanges:
             (float(at), place, node, state, False)
             for place, (at, node, state) in enumerate(zip(events.at, events.node, events.state, strict=True))
         ]
-        self.told = len(self._queue)
+        later = [
+            (float(at), pool.node_name(row))
+            for pool in cluster.pools
+            for row, at in enumerate(pool.node_available_from)
+            if at > start
+        ]
+        self._queue += [
+            (at, len(self._queue) + place, node, AVAILABLE, False) for place, (at, node) in enumerate(later)
+        ]
         self._number = len(self._queue)
         self._told = {
             pool.node_name(row): NODE_STATES[int(pool.node_state[row])]
@@ -82,7 +93,10 @@ class NodeChanges:
         found = []
         while self._queue and self._queue[0][0] <= now:
             at, _, node, state, drawn = heapq.heappop(self._queue)
-            if not drawn:
+            if state == AVAILABLE:
+                if node not in self._failed:
+                    found.append((at, node, self._told[node]))
+            elif not drawn:
                 self._told[node] = state
                 if node not in self._failed:
                     found.append((at, node, state))

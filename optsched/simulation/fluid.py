@@ -9,7 +9,6 @@ import numpy as np
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import UsageError
 from optsched.instance import with_nodes
-from optsched.instance.cluster import UP
 from optsched.rounds.policy import RoundPolicy
 from optsched.simulation.allocator import Allocator, Shares
 from optsched.simulation.failures import NodeChanges
@@ -25,9 +24,9 @@ from optsched.traces import Trace
 class Fluid:
     """A trace under a formulation whose allocation is followed to the letter.
 
-    Shares that a formulation leaves over stay unused, as rounds' leftovers do not: such formulations end later here.
     A new allocation is made when a job comes, ends, or changes its rates, and when a node changes. Jobs are not put on
-    GPUs: no gang must be whole, nothing is stopped or started, and so nothing is lost with a node.
+    GPUs: no gang must be whole, nothing is stopped or started, and so nothing is lost with a node. What a formulation
+    leaves over stays unused, whereas rounds fill it.
 
     Parameters
     ----------
@@ -54,7 +53,7 @@ class Fluid:
         )
         self._history = IsolatedHistory(truth.alone[: truth.jobs], instance.jobs_table.gpus_min)
         self._gone = np.zeros(len(self.arrival), bool)
-        self._origin = origin
+        self._origin = self._now = origin
 
     def run(self) -> None:
         """Everything, until all jobs are complete or none makes progress any more."""
@@ -64,6 +63,7 @@ class Fluid:
             number += 1
             if number > self.options.most_rounds:
                 raise UsageError(f"the simulation took more than {self.options.most_rounds} events; see most_rounds")
+            self._now = now
             for _, node, state in self.changes.until(now):
                 self.allocator.instance = with_nodes(self.allocator.instance, {node: state})
             jobs = np.flatnonzero((self.arrival <= now) & ~self._gone)
@@ -83,15 +83,17 @@ class Fluid:
             seconds = time.perf_counter() - started
             speed = self._speed(shares)
             until = min(event, now + self._next_end(jobs, speed))
-            if not np.isfinite(until):
+            stuck = not (speed[jobs] > 0).any() and not np.isfinite(coming) and not self.changes.lies_ahead
+            if stuck and not np.isfinite(end):
                 self.notices.append(f"{len(jobs)} jobs make no progress, and nothing lies ahead: given up at {now:g} s")
                 return
+            until = max(until, float(np.nextafter(now, np.inf)))
             busy = self._advance(jobs, shares, speed, now, until)
             running = int((speed[jobs] > 0).sum())
             self._note(now, until, running, len(jobs) - running, busy, seconds, True)
             now = until
-        if not self._gone.all():
-            self.notices.append(f"ended at {end - self._origin:g} s after the first arrival, as asked for")
+        if not self._gone.all() and now >= end:
+            self.notices.append(f"ended {end - self._origin:g} s after the beginning, as asked for")
 
     def _without_work(self, jobs: IntArray) -> IntArray:
         """The jobs that have steps left; the others have been complete since they came."""
@@ -108,7 +110,7 @@ class Fluid:
 
     def _gpus(self) -> IntArray:
         pools = self.allocator.instance.cluster.pools
-        return np.array([pool.node_gpus[pool.node_state == UP].sum() for pool in pools], np.int64)
+        return np.array([pool.capacity(self._now) for pool in pools], np.int64)
 
     def _speed(self, shares: Shares) -> FloatArray:
         """True steps/s of each job of the trace, over the time."""

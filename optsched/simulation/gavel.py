@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.assembly import make_formulation
 from optsched.errors import UsageError
 from optsched.instance import Instance
@@ -47,11 +47,12 @@ FAILED_ROUNDS = 5
 
 @dataclass(frozen=True)
 class _Placed:
-    """Rows that run in a round; arrays of length k, and the GPUs of each."""
+    """Rows that run in a round; arrays of length k: the GPUs of each, and whether it had them in the round before."""
 
     row: IntArray
     pool: IntArray
     gpus: list[tuple[int, ...]]
+    stays: BoolArray
 
 
 class GavelRounds:
@@ -111,7 +112,8 @@ class GavelRounds:
         number = 0
         now = origin = self._origin
         end = np.inf if self.options.until is None else origin + self.options.until
-        idle, before = 0, None  # the end of the last round, from which its successor counts its time
+        before: float | None = None  # the end of the last round, from which its successor counts its time
+        idle = 0
         while not self._gone.all() and now < end:
             stop = number + int(np.searchsorted(self.arrival[queue[number:]], now, side="right"))
             self._come(queue[number:stop])
@@ -137,6 +139,8 @@ class GavelRounds:
             until, busy = self._run(placed, now, before, min(self._length, end - now))
             self._note(now, until, jobs, busy, seconds, solved)
             before = now = until
+        if not self._gone.all():
+            self.notices.append(f"ended {end - origin:g} s after the beginning, as asked for")
 
     # --- jobs that come and go ----------------------------------------------------------------------------------------
 
@@ -183,7 +187,7 @@ class GavelRounds:
         due = since is None or since == self._origin or now - since >= self.options.reset_interval
         if not (self._stale and due and len(self._rows)):
             return False
-        self._rows = self._rows.reset(0.0 if self._last_reset is None else now - self._last_reset, self._length / 2.0)
+        self._rows = self._rows.reset(0.0 if since is None else now - since, self._length / 2.0)
         self._pool_time = self._rows.time.sum(axis=0)
         self._last_reset = now
         jobs = self._rows.job[self._rows.partner < 0]
@@ -246,10 +250,10 @@ class GavelRounds:
                         used.update(seats[row])
         placed = [(row, pool) for row, pool in chosen if row in seats]
         before, self._seats = self._seats, {name[row]: (pool, seats[row]) for row, pool in placed}
-        self._stays = np.array([before.get(name[row]) == (pool, seats[row]) for row, pool in placed], bool)
+        stays = np.array([before.get(name[row]) == (pool, seats[row]) for row, pool in placed], bool)
         return _Placed(
             np.array([row for row, _ in placed], np.int64), np.array([pool for _, pool in placed], np.int64),
-            [seats[row] for row, _ in placed],
+            [seats[row] for row, _ in placed], stays,
         )  # fmt: skip
 
     def _run(self, placed: _Placed, now: float, before: float | None, length: float) -> tuple[float, FloatArray]:
@@ -346,7 +350,7 @@ class GavelRounds:
         gpu = np.array([number for held in placed.gpus for number in held], np.int64)
         nodes, first = spread_of(owner, gpu, self.instance.cluster.numbering.node_of(gpu), len(job))
         both = np.concatenate([np.arange(len(job)), np.flatnonzero(pairs)])
-        fresh = np.where(self._stays, 0, 1)
+        fresh = np.where(placed.stays, 0, 1)
         return self.recorder.stint(
             Stint(
                 np.concatenate([job, partner[pairs]]), placed.pool[both], self._gang[job][both], nodes[both],

@@ -9,7 +9,6 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import UsageError
-from optsched.instance.cluster import UP
 from optsched.rounds.policy import RoundPolicy
 from optsched.simulation.failures import NodeChanges
 from optsched.simulation.options import SimulationOptions
@@ -88,7 +87,7 @@ class Rounds:
                 break
             now = until
         if not self.gone.all() and now >= end:
-            self.notices.append(f"ended at {end - self.origin:g} s after the first arrival, as asked for")
+            self.notices.append(f"ended {end - self.origin:g} s after the beginning, as asked for")
 
     def _planned(self, now: float) -> tuple[Running, bool, bool, float]:
         """What runs from now on, whether an allocation was made for it, whether that failed, and seconds it took."""
@@ -213,29 +212,23 @@ class Rounds:
         if not np.isfinite(until) or until <= now:
             return
         pools = self.scheduled.state.instance.cluster.pools
-        there = np.array([pool.node_gpus[pool.node_state == UP].sum() for pool in pools], float)
+        there = np.array([pool.capacity(now) for pool in pools], float)
         self.recorder.round(now, until, running=0, waiting=0, busy=np.zeros(len(pools)), gpus=there)
 
     def _record(
         self, running: Running, busy: FloatArray, now: float, until: float, seconds: float, solved: bool, fallback: bool
     ) -> None:
         cluster = self.scheduled.state.instance.cluster
-        up = [np.where(pool.node_state == UP, pool.node_gpus, 0) for pool in cluster.pools]
-        there = np.array([sizes.sum() for sizes in up], float)
-        used = np.bincount(
-            cluster.numbering.node_of(running.gpu[_once(running.gpu)]), minlength=cluster.numbering.nodes
-        )
-        size = np.concatenate([*up, np.zeros(0, np.int64)])
-        stranded = float(np.maximum(size - used, 0)[used > 0].sum())
+        numbering = cluster.numbering
+        used = np.bincount(numbering.node_of(np.unique(running.gpu)), minlength=numbering.nodes)
+        usable = [np.where(pool.usable(now), pool.node_gpus, 0) for pool in cluster.pools]
+        size = np.maximum(np.concatenate([*usable, np.zeros(0, np.int64)]), used)  # also what drains, while it is held
+        there = np.bincount(numbering.pool, size, minlength=len(cluster.pools)).astype(np.float64)
+        stranded = float((size - used)[used > 0].sum())
         self.recorder.round(
             now, until, running=len(running.job), waiting=len(self.scheduled.rows) - len(running.job), busy=busy,
             gpus=there, stranded=stranded, seconds=seconds, solved=solved, fallback=fallback,
         )  # fmt: skip
-
-
-def _once(values: IntArray) -> IntArray:
-    """Place of each value where it first appears: GPUs that two jobs share count once."""
-    return np.unique(values, return_index=True)[1]
 
 
 def _shares(running: Running, now: float, ends: FloatArray) -> FloatArray:

@@ -7,6 +7,8 @@ import numpy as np
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.simulation.truth import Truth
 
+EARLY = 1e-15
+"""Of the clock: what ends by so much after a time ends at it."""
 WHOLE = 1e-9
 """Steps of a job left over after its last one, relative to all, that rounding made."""
 
@@ -85,7 +87,7 @@ class World:
             left = np.maximum(goal - self.done[job], 0.0)
             with np.errstate(divide="ignore", over="ignore"):
                 takes = np.where(live, left / rate, np.inf)
-            reached = live & (now + takes <= until * (1 + 1e-15))
+            reached = live & (now + takes <= until + EARLY * np.abs(until))
             stopped = live & ~reached
             self.done[job[stopped]] += (rate * (until - now))[stopped]
             self.done[job[reached]] = goal[reached]

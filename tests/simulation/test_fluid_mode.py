@@ -70,3 +70,9 @@ def test_jobs_that_make_no_progress_are_given_up(make: Make) -> None:
     jobs = [{"id": "wide", "steps": 10.0, "gpus": 4, "throughput": {"p": 1.0}}]
     result = simulate(make(jobs), mode="fluid")
     assert "make no progress, and nothing lies ahead" in result.notices[0]
+
+
+def test_failures_that_never_end_do_not_keep_it_from_ending(make: Make) -> None:
+    jobs = [{"id": "wide", "steps": 10.0, "gpus": 4, "throughput": {"p": 1.0}}]
+    result = simulate(make(jobs), mode="fluid", failures=1.0)
+    assert "make no progress, and nothing lies ahead" in result.notices[0]

@@ -170,6 +170,32 @@ def test_a_node_that_is_down_for_good_does_not_come_back(make: Make) -> None:
     assert set(result.segments.first_gpu[result.segments.start >= 100.0].tolist()) == {0}
 
 
+def test_nodes_that_become_available_are_used_then(make: Make) -> None:
+    """Two jobs of 300 s, one GPU at first and another from 150 s on."""
+    nodes = [{"name": "a", "gpus": 1}, {"name": "b", "gpus": 1, "available_from": 150.0}]
+    cluster = {"pools": [{"name": "p", "nodes": nodes}]}
+    jobs = [job("x", 300.0), job("y", 300.0)]
+    result = simulate(make(jobs, cluster=cluster), {"formulation": "isolated", "hysteresis": 10.0})
+    assert result.jobs.first_start.tolist() == [0.0, 200.0]
+    assert simulate(make(jobs, cluster=cluster), "isolated", replan="events").jobs.first_start.max() == 150.0
+    assert simulate(make(jobs, cluster=cluster), mode="fluid").jobs.finish == pytest.approx([375.0, 375.0])
+    alone = simulate(make([job("x", 50.0)], cluster={"pools": [{"name": "p", "nodes": nodes[1:]}]}))
+    assert alone.jobs.finish.tolist() == [250.0]  # rounds begin at 0, 100, 200 s
+
+
+def test_what_is_held_on_nodes_that_drain_counts(make: Make) -> None:
+    """One job that cannot be preempted goes on where a node drains: what it holds is there."""
+    events = [{"at": 150.0, "node": "p-0", "state": "drain"}]
+    trace = make([job("a", 500.0, preemptible=False), job("b", 500.0)], {"p": 2}, node_events=events)
+    assert simulate(trace).metrics()["utilisation"] <= 1.0
+
+
+@pytest.mark.parametrize("mode", ["rounds", "fluid", "gavel"])
+def test_a_simulation_at_a_large_clock_ends(make: Make, mode: str) -> None:
+    trace = make([job("a", 1e-9, arrival=1e12), job("b", 50.0, arrival=1e12)], {"p": 2})
+    assert simulate(trace, mode=mode).completed[1]
+
+
 def test_metrics_end_with_the_last_job(make: Make) -> None:
     wide = {"id": "wide", "steps": 10.0, "gpus": 4, "throughput": {"p": 1.0}}
     for trace in (make([job("a", 40.0)]), make([job("a", 40.0), wide])):
@@ -218,7 +244,7 @@ def test_the_time_is_limited_on_request(make: Make) -> None:
         result = simulate(make([job("a", 1000.0)]), mode=mode, until=250.0)
         assert not result.completed.any()
         assert result.jobs.steps_done.tolist() == [250.0]
-        assert "ended at 250 s after the first arrival" in result.notices[0]
+        assert "ended 250 s after the beginning" in result.notices[0]
 
 
 def test_segments_say_who_held_what(make: Make) -> None:
