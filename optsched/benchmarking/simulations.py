@@ -13,14 +13,14 @@ from optsched.assembly import opened
 from optsched.benchmarking.run import Sweep, run_tasks
 from optsched.benchmarking.task import Task, canonical
 from optsched.errors import UsageError
-from optsched.instance.reading import validate
 from optsched.registry import load_formulation, load_solver
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.policy_checks import check_policy
-from optsched.simulation import SimulationOptions, simulate
+from optsched.simulation import simulate
 from optsched.simulation.fairness import RHO
 from optsched.simulation.files import simulation_bytes
-from optsched.simulation.simulate import label, policy_of
+from optsched.simulation.options import simulation_options
+from optsched.simulation.simulate import check_heeded, label, policy_of
 from optsched.traces import Trace, load_trace
 
 LONGEST_NAME = 80
@@ -66,14 +66,15 @@ class Simulations:
 
     def tasks(self) -> list[Task]:
         """The tasks in the order of the final table; raises `UsageError` and `InvalidInput`."""
-        validate(SimulationOptions, dict(self.options), "options")
+        mode = simulation_options(self.options).mode
         for model in self.models.values():
             opened(self.trace.instance, model)
         known: set[str] = set()
         for policy in self.policies:
             made = policy_of(policy)
-            if made.ranking is not None and self.options.get("mode", "rounds") != "rounds":
-                raise UsageError(f"mode {self.options['mode']} takes a formulation; {made.ranking} is a ranking")
+            if made.ranking is not None and mode != "rounds":
+                raise UsageError(f"mode {mode} takes a formulation; {made.ranking} is a ranking")
+            check_heeded(made, mode)
             check_policy(made, self.trace.instance)
             if (text := canonical(dict(policy))) in known:
                 raise UsageError(f"policy {label(policy_of(policy))} is given twice")

@@ -134,11 +134,10 @@ def options_of(simulated: Simulated, conditions: Conditions) -> dict[str, Any]:
 def check_options(options: dict[str, Any]) -> None:
     """Refuse options of a simulation by the names that they are typed with."""
     from optsched.errors import InvalidInput
-    from optsched.instance.reading import validate
-    from optsched.simulation import SimulationOptions
+    from optsched.simulation.options import simulation_options
 
     try:
-        validate(SimulationOptions, options, "options")
+        simulation_options(options)
     except InvalidInput as error:
         name = error.path.split(".")[1].replace("_", "-")
         raise UsageError(f"--{name}: found {error.found}, expected {error.expected}") from None

@@ -69,7 +69,7 @@ class GavelRounds:
 
     def __init__(self, trace: Trace, policy: RoundPolicy, options: SimulationOptions, truth: Truth) -> None:
         instance = trace.instance
-        if len(trace.node_events) or options.failures is not None:
+        if len(trace.node_events):
             raise UsageError("mode gavel has no nodes that fail: use mode rounds")
         if instance.jobs_table.after or (instance.jobs_table.options >= 0).any():
             raise UsageError("mode gavel has neither predecessors nor explicit options: use mode rounds")

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, NonNegative, Positive, PositiveCount
+from optsched.instance.reading import show, validate
 
 Part = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+Mode = Literal["rounds", "fluid", "gavel"]
+MODES_OF: Mapping[str, tuple[Mode, ...]] = {
+    "replan": ("rounds",),
+    "round": ("rounds", "gavel"),
+    "observe": ("rounds",),
+    "failures": ("rounds", "fluid"),
+    "repair": ("rounds", "fluid"),
+    "checkpoint": ("rounds",),
+    "restart_cost": ("rounds", "gavel"),
+    "reset_interval": ("gavel",),
+    "pool_order": ("gavel",),
+}
+"""Modes in which an option makes a difference, where that is not all of them."""
 
 
 class SimulationOptions(Document):
@@ -52,7 +68,7 @@ class SimulationOptions(Document):
         Of noise, failures and random orders; the policy has one of its own.
     """
 
-    mode: Literal["rounds", "fluid", "gavel"] = "rounds"
+    mode: Mode = "rounds"
     replan: Literal["rounds", "events"] = "rounds"
     round: Positive | None = None
     warm_up: Part = 0.0
@@ -69,3 +85,15 @@ class SimulationOptions(Document):
     segments: bool = True
     most_rounds: PositiveCount = 10_000_000
     seed: Count = 0
+
+
+def simulation_options(given: Mapping[str, Any]) -> SimulationOptions:
+    """Options of a simulation, each of which has an effect; raises `InvalidInput` where one would be ignored."""
+    options = validate(SimulationOptions, dict(given), "options")
+    for name, modes in MODES_OF.items():
+        if options.mode not in modes and given.get(name) is not None:
+            of = " and ".join(modes)
+            raise InvalidInput(f"options.{name}", show(given[name]), f"nothing in mode {options.mode}: it is of {of}")
+    if options.failures is None and given.get("repair") is not None:
+        raise InvalidInput("options.repair", show(given["repair"]), "failures beside it: how often there is one")
+    return options

@@ -11,13 +11,14 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.assembly import Performance, opened
+from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.instance.reading import validate
+from optsched.instance.reading import show, validate
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.policy_checks import check_policy
 from optsched.simulation.fluid import Fluid
 from optsched.simulation.gavel import GavelRounds
-from optsched.simulation.options import SimulationOptions
+from optsched.simulation.options import SimulationOptions, simulation_options
 from optsched.simulation.result import Simulation
 from optsched.simulation.rounds import Rounds
 from optsched.simulation.truth import Truth
@@ -31,6 +32,8 @@ MODES: Mapping[str, type[Rounds | Fluid | GavelRounds]] = {
     "gavel": GavelRounds,
 }
 """What runs a trace, by mode."""
+OF_ROUNDS = ("fill", "hysteresis", "max_moves", "patience", "progress")
+"""What of a policy only the rounds of a scheduler heed."""
 
 
 def simulate(
@@ -61,11 +64,12 @@ def simulate(
     InvalidInput, UsageError
         The trace, the policy or the options make no sense.
     """
-    chosen = validate(SimulationOptions, options, "options")
+    chosen = simulation_options(options)
     told = load_trace(trace)
     decided = policy_of(policy)
     if "seed" not in decided.model_fields_set:
         decided = decided.model_copy(update={"seed": chosen.seed})
+    check_heeded(decided, chosen.mode)
     instance = told.instance if chosen.round is None else replace(told.instance, round=chosen.round)
     told = replace(told, instance=instance)
     real = Truth(told, truth)
@@ -90,6 +94,14 @@ def policy_of(policy: RoundPolicy | Mapping[str, Any] | str) -> RoundPolicy:
         kind = "ranking" if policy in names("ranking") and policy not in names("formulation") else "formulation"
         policy = {kind: policy}
     return validate(RoundPolicy, dict(policy), "policy")
+
+
+def check_heeded(policy: RoundPolicy, mode: str) -> None:
+    """Refuse what a mode would ignore of a policy, by `InvalidInput`."""
+    ignored = [name for name in OF_ROUNDS if name in policy.model_fields_set]
+    if ignored and mode != "rounds":
+        found = show(getattr(policy, ignored[0]))
+        raise InvalidInput(f"policy.{ignored[0]}", found, f"nothing in mode {mode}: it is of rounds")
 
 
 def label(policy: RoundPolicy) -> str:

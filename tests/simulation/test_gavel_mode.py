@@ -128,8 +128,10 @@ def test_what_gavel_does_not_know_is_refused(make: Callable[..., Trace]) -> None
     )
     with pytest.raises(UsageError, match="a fixed number of GPUs only"):
         simulate(elastic, mode="gavel")
-    plain = make([{"id": "a", "steps": 5.0, "throughput": {"p": 1.0}}])
+    jobs = [{"id": "a", "steps": 5.0, "throughput": {"p": 1.0}}]
+    plain = make(jobs)
     with pytest.raises(UsageError, match="srtf is a ranking"):
         simulate(plain, "srtf", mode="gavel")
+    failing = make(jobs, {"p": 2}, node_events=[{"at": 5.0, "node": "p-0", "state": "down"}])
     with pytest.raises(UsageError, match="no nodes that fail"):
-        simulate(plain, mode="gavel", failures=10.0)
+        simulate(failing, mode="gavel")
