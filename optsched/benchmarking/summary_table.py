@@ -55,8 +55,10 @@ def cell_text(value: Any, kind: str) -> str:
     """A value as text."""
     if value is None:
         return NOTHING
-    if kind in ("text", "told", "count"):
-        return f"{value:,}" if kind == "count" else str(value)
+    if kind in ("text", "told") or not isinstance(value, int | float):  # a column nobody foresaw may hold anything
+        return str(value)
+    if kind == "count":
+        return f"{value:,}"
     return str(_TEXTS[kind](value))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from optsched.api import write_atomically
+from optsched.benchmarking.checked_rows import TEXT, check_rows
 from optsched.benchmarking.results_file import FORMAT, parse_lines
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance.files import pretty_json
@@ -26,12 +27,6 @@ ORDER = (
     "error",
 )  # fmt: skip
 """Columns that come first, where there are any; those that nobody foresaw follow."""
-TEXT = {
-    "instance", "trace", "sha256", "formulation", "options", "constraints", "policy", "solver", "solver_used",
-    "solver_version", "settings", "status", "sense", "proof", "best_known_from", "termination", "error", "optsched",
-    "python", "cpu", "date", "key",
-}  # fmt: skip
-"""Columns whose cells are text in CSV, even those that look like numbers."""
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 LAST = ("exit_code", "optsched", "python", "cpu", "cores", "date", "key")
 SUFFIXES = (".csv", ".json", ".jsonl")
@@ -107,6 +102,7 @@ def read_rows(path: str | Path) -> tuple[list[Row], list[str]]:
         rows = _rows_of_csv(data, path)
     if not rows:
         raise InvalidInput("", "no rows", "the rows of a sweep", str(path))
+    check_rows(rows, path)
     return rows, notices
 
 

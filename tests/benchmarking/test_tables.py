@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -115,8 +116,29 @@ def test_results_that_cannot_be_read(name: str, text: str, words: str, tmp_path:
         read_rows(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"objective": "x"}, r'row 2, objective: found "x", expected a number, or nothing'),
+        ({"objective": True}, "row 2, objective: found true, expected a number"),
+        ({"objective": 10**400}, "row 2, objective: found .*, expected a number between"),
+        ({"total_s": -1.0}, r"row 2, total_s: found -1\.0, expected a time"),
+        ({"sense": "up"}, 'row 2, sense: found "up", expected max or min'),
+        ({"solver": ["highs"]}, r'row 2, solver: found \["highs"\], expected text'),
+        ({"status": None}, "row 2, status: found nothing, expected the outcome"),
+        ({"instance": None}, "row 2: found neither instance nor trace"),
+    ],
+)
+def test_rows_that_no_sweep_writes(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+    row = {"instance": "i", "solver": "highs", "status": "optimal", "objective": 1.0, "sense": "max", "total_s": 0.1}
+    (tmp_path / "r.json").write_text(json.dumps({"format": "optsched-results/1", "rows": [row, row | change]}))
+    with pytest.raises(InvalidInput, match=words):
+        read_rows(tmp_path / "r.json")
+
+
 def test_of_json_lines_the_last_row_of_a_task_counts(tmp_path: Path) -> None:
-    lines = ['{"format": "optsched-results/1"}', '{"key": "a", "x": 1}', '{"key": "b", "x": 2}', '{"key": "a", "x": 3}']
+    rows = [{"key": key, "x": x, "instance": "i", "status": "ok"} for key, x in (("a", 1), ("b", 2), ("a", 3))]
+    lines = ['{"format": "optsched-results/1"}', *map(json.dumps, rows)]
     (tmp_path / "r.jsonl").write_text("\n".join(lines) + '\n{"key": "c", "x"')
     rows, notices = read_rows(tmp_path / "r.jsonl")
     assert [item["x"] for item in rows] == [3, 2]
