@@ -123,7 +123,7 @@ def test_results_that_cannot_be_read(name: str, text: str, words: str, tmp_path:
         ({"objective": True}, "row 2, objective: found true, expected a number"),
         ({"objective": 10**400}, "row 2, objective: found .*, expected a number between"),
         ({"total_s": -1.0}, r"row 2, total_s: found -1\.0, expected a time"),
-        ({"sense": "up"}, 'row 2, sense: found "up", expected max or min'),
+        ({"sense": "up"}, 'row 2, sense: found "up", expected max, min or rule'),
         ({"solver": ["highs"]}, r'row 2, solver: found \["highs"\], expected text'),
         ({"status": None}, "row 2, status: found nothing, expected the outcome"),
         ({"instance": None}, "row 2: found neither instance nor trace"),
