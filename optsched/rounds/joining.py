@@ -149,6 +149,7 @@ class InPlace:
         chooses[-1] = False
         alone = firm & (rows.partner < 0) & chooses[rows.job]
         chosen = firm & ~alone & ~self.shared
+        others = np.flatnonzero(chosen)  # they have no choice, and need their room
         by_itself = dict(zip(rows.job[alone].tolist(), np.flatnonzero(alone).tolist(), strict=True))
         other = np.where(anchor == rows.job, rows.partner, rows.job)
         pairs = np.flatnonzero(self.shared & self.continues)
@@ -167,7 +168,8 @@ class InPlace:
             if guest >= 0 and now[job] != row and runs[guest]:
                 cost += 1 + int(self.sharing[guest] >= 0 and self.sharing[guest] != job and not hosts[guest])
             changed = {**now, job: row}
-            if cost > most or (self.joins[row] and not fits(np.array(sorted(changed.values()), np.int64))):
+            beside = np.array(sorted(changed.values()), np.int64)
+            if cost > most or (self.joins[row] and not fits(np.concatenate([others, beside]))):
                 continue
             most, now = most - cost, changed
             decided.add(job)

@@ -70,8 +70,10 @@ class Keeping:
             own, groups = count * need[place], (self._member[:, nodes] @ count).ravel() * group_need[place]
             jobs = {int(rows.job[row]), int(rows.partner[row])}
             apart = [number for number, among in enumerate(self._apart) if among & jobs]
+            torn = any(len(self._apart[number] & jobs) > 1 for number in apart)
             if (
-                (self._load[mine] + share[place] > FULL).any()
+                torn
+                or (self._load[mine] + share[place] > FULL).any()
                 or ((own > 0) & (own > self._own[nodes])).any()
                 or ((groups > 0) & (groups > self._groups)).any()
                 or any(self._nodes[number].intersection(nodes) for number in apart)

@@ -95,6 +95,28 @@ def test_a_guest_does_not_join_where_its_node_has_too_little() -> None:
     assert rounds_of("j0", plans(document, 4)) >= 3
 
 
+def test_a_guest_leaves_their_room_to_jobs_that_nobody_can_join() -> None:
+    document = host(1, 2, {"cpus_per_node": 4})
+    document["workloads"]["W"]["demand"] = {"cpu": 1}
+    document["workloads"]["V"]["demand"] = {"cpu": 3}
+    held = {"pool": "p0", "gpus": ["p0-0/1"], "since": 0.0}
+    document["workloads"]["U"] = {"throughput": {"p0": 1.0}, "demand": {"cpu": 1}}
+    document["jobs"].append({"id": "u", "workload": "U", "steps": 1e9, "preemptible": False, "running": held})
+    assert rounds_of("j0", plans(document, 4)) == 0
+    document["cluster"]["pools"][0]["cpus_per_node"] = 5
+    assert rounds_of("j0", plans(document, 4)) >= 3
+
+
+@pytest.mark.parametrize("kept_apart", [["m", "j0"], ["j0", "x0"], ["x0", "m"]])
+def test_nobody_joins_one_that_it_is_to_be_kept_apart_from(kept_apart: list[str]) -> None:
+    document = host(1, 2, x0={"preemptible": False, "running": {"pool": "p0", "gpus": ["p0-0/1"], "since": 0.0}})
+    if "x0" in kept_apart and "m" in kept_apart:
+        document["cluster"]["pools"][0] |= {"nodes": 2, "gpus_per_node": 1}
+        document["jobs"][2]["running"]["gpus"] = ["p0-1/0"]
+    document["constraints"] = [{"kind": "anti-affinity", "jobs": kept_apart}]
+    assert (rounds_of("j0", plans(document, 4)) > 0) == ("j0" not in kept_apart)
+
+
 @pytest.mark.parametrize(("limit", "guest"), [(0, 0), (None, 1)])
 def test_a_guest_stops_nobody_where_none_may_be_stopped(limit: int | None, guest: int) -> None:
     document = host(1, 2, {"cpus_per_node": 4}, x0={"running": {"pool": "p0", "gpus": ["p0-0/1"], "since": 0.0}})

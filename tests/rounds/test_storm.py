@@ -49,7 +49,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     },
 }
 LEGITIMATE = {
-    "allox": "allox counts GPUs alone, but .* may run out",
+    "allox": "allox counts GPUs alone, but .* may run out|has no configuration of exactly one GPU",
     "deadlines": "is infeasible: .*(deadline|needs)|can run nowhere",
     "budget": "is infeasible: .*cannot be preempted",
     "names": "is left nowhere to run: .*none is usable",
