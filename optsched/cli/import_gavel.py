@@ -51,7 +51,7 @@ def gavel(
     from optsched.formats.gavel import gavel_document, read_throughputs, read_trace
     from optsched.instance import Instance
     from optsched.instance.files import kind_of
-    from optsched.instance.reading import named, read_bytes
+    from optsched.instance.reading import named, named_by_path, read_bytes
 
     kind = "json" if output == "-" else kind_of(Path(output))
     with progress(shell, "importing"):
@@ -59,17 +59,18 @@ def gavel(
             table = read_throughputs(read_bytes(Path(throughputs)))
         with named(trace):
             jobs = read_trace(read_bytes(Path(trace)))
-        document = gavel_document(
-            table,
-            jobs,
-            sizes,
-            active=first,
-            at=now,
-            gpus_per_node=1 if node_size is None else node_size,
-            pairs=pairs,
-            reference=reference,
-            name=name,
-        )
+        with named_by_path({"trace": trace, "throughputs": throughputs}):
+            document = gavel_document(
+                table,
+                jobs,
+                sizes,
+                active=first,
+                at=now,
+                gpus_per_node=1 if node_size is None else node_size,
+                pairs=pairs,
+                reference=reference,
+                name=name,
+            )
         instance = Instance.from_document(document)
     write_instance(shell, instance, output, kind)
     return 0

@@ -57,13 +57,13 @@ def openb(
     from optsched.formats.openb import import_openb
     from optsched.instance import Instance
     from optsched.instance.files import kind_of
-    from optsched.instance.reading import read_bytes
+    from optsched.instance.reading import named_by_path, read_bytes
 
     kind = "json" if output == "-" else kind_of(Path(output))
     with progress(shell, "importing"):
         listed = None if pods is None else read_bytes(Path(pods))
-        instance = Instance.from_document(
-            import_openb(read_bytes(Path(nodes)), listed, at=now, over_time=over_time, name=name)
-        )
+        with named_by_path({"nodes": nodes, "pods": pods}):
+            document = import_openb(read_bytes(Path(nodes)), listed, at=now, over_time=over_time, name=name)
+        instance = Instance.from_document(document)
     write_instance(shell, instance, output, kind)
     return 0

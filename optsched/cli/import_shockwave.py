@@ -53,7 +53,7 @@ def shockwave(
     from optsched.formats.gavel import read_throughputs
     from optsched.formats.shockwave import read_shockwave_trace, shockwave_document
     from optsched.instance.files import kind_of
-    from optsched.instance.reading import named, read_bytes
+    from optsched.instance.reading import named, named_by_path, read_bytes
     from optsched.traces import Trace
 
     kind = "json" if output == "-" else kind_of(Path(output))
@@ -62,17 +62,18 @@ def shockwave(
             table = read_throughputs(read_bytes(Path(throughputs)))
         with named(trace):
             jobs = read_shockwave_trace(read_bytes(Path(trace)))
-        document = shockwave_document(
-            table,
-            jobs,
-            sizes,
-            active=first,
-            at=now,
-            gpus_per_node=1 if node_size is None else node_size,
-            pairs=pairs,
-            planned=planned,
-            name=name,
-        )
+        with named_by_path({"trace": trace, "throughputs": throughputs}):
+            document = shockwave_document(
+                table,
+                jobs,
+                sizes,
+                active=first,
+                at=now,
+                gpus_per_node=1 if node_size is None else node_size,
+                pairs=pairs,
+                planned=planned,
+                name=name,
+            )
         made = Trace.from_document(document)
     write_trace(shell, made, output, kind)
     return 0

@@ -50,6 +50,20 @@ def named(source: str | Path) -> Iterator[None]:
         raise InvalidInput(error.path, error.found, error.expected, error.file or file) from None
 
 
+@contextmanager
+def named_by_path(files: Mapping[str, str | Path | None]) -> Iterator[None]:
+    """Errors of what is made of several files name that whose word their path begins with."""
+    try:
+        yield
+    except InvalidInput as error:
+        word = error.path.split(" ")[0].split(",")[0].split(".")[0]
+        source = files.get(word)
+        if source is None:
+            raise
+        with named(source):
+            raise
+
+
 def _file_words(path: str | Path) -> str:
     where = _printable(str(path))
     return where if len(where) <= 150 else f"...{where[-147:]}"

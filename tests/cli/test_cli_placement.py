@@ -74,3 +74,7 @@ def test_import_openb(run: Any, tmp_path: Path) -> None:
     refused = run("import", "openb", nodes, "--at", "3h", "-o", made)
     assert (refused.code, refused.err) == (2, "optsched: error: a time chooses among pods: give a pod list too\n")
     assert run("import", "openb", tmp_path / "none.csv", "-o", made).code == 3
+    pods.write_text("name,cpu\n")
+    assert "pods.csv: pods line 1: found" in run("import", "openb", nodes, pods, "-o", made, columns=400).err
+    nodes.write_text("sn\n")
+    assert "nodes.csv: nodes line 1: found" in run("import", "openb", nodes, "-o", made, columns=400).err
