@@ -189,6 +189,8 @@ class Engine:
 
         Where ``auto`` chose and the certificate does not hold, a solver of another kind is tried, and the reason told.
         """
+        if self.takes_as_it_is(program):
+            return self._solve_as_it_is(program)
         if program.conic:
             return self._solve_conic(program)
         arrays = self.build(lambda: program.to_linear().arrays)
@@ -231,6 +233,16 @@ class Engine:
         values = self.run(session)
         if values.x is None or values.termination in NO_OPTIMUM:
             return self.without_point(arrays, values, program, session)
+        return self.certified_allocation(program, arrays, values, values.y)
+
+    def takes_as_it_is(self, program: AllocationProgram) -> bool:
+        """Whether the solver asked for takes allocation programs without lowering."""
+        return self.solver != "auto" and Capability.ALLOCATION in self.load(self.solver).capabilities
+
+    def _solve_as_it_is(self, program: AllocationProgram) -> Outcome:
+        solver = self._choose(self.load(self.solver), "asked for")
+        values = self.record(solver().solve_allocation(program, self.limits_left()))
+        arrays = self.build(lambda: program.to_linear().arrays)
         return self.certified_allocation(program, arrays, values, values.y)
 
     def _solve_conic(self, program: AllocationProgram) -> Outcome:

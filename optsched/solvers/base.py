@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverUnavailable
-from optsched.program import ConicProgram, LinearArrays, TimelineProgram
+from optsched.program import AllocationProgram, ConicProgram, LinearArrays, TimelineProgram
 from optsched.program.arrays import Block, differing_entries, with_entries
 from optsched.solution.values import Basis, Values
 
@@ -24,6 +24,7 @@ class Capability(StrEnum):
     CONTINUOUS = "continuous"
     INTEGER = "integer"
     CONIC = "conic"
+    ALLOCATION = "allocation"
     TIMELINE = "timeline"
     DUALS = "duals"
     BASIS = "basis"
@@ -238,6 +239,18 @@ class Solver(ABC):
         ``x`` are the starts of all activities, then their modes, in whole numbers; ``start`` is such a point.
         """
         raise SolverUnavailable(f"solver {self.name} takes no timeline programs")
+
+    @classmethod
+    def refuses(cls, program: AllocationProgram) -> str | None:
+        """Why this back-end does not take an allocation program as it is; None if it does."""
+        return f"solver {cls.name} takes rows and columns"
+
+    def solve_allocation(self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None) -> Values:
+        """Solve an allocation program as it is (back-ends with `Capability.ALLOCATION`).
+
+        ``x`` and ``y`` are those of the linear program that it would be lowered to.
+        """
+        raise SolverUnavailable(f"solver {self.name} takes no allocation programs")
 
     @classmethod
     def require(cls, capability: Capability, why: str) -> None:

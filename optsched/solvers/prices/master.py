@@ -1,0 +1,87 @@
+"""The master program: which mixture of responses is worth most within the capacities, and at which prices.
+
+A response (demand r, level t) is a proposal. Mixtures of proposals are allocations of the mixed level, so
+
+    maximise  sum_k lambda_k t_k   s.t.  sum_k lambda_k r_k <= W,   sum_k lambda_k <= 1,   lambda >= 0
+
+is a value that can be had, and the duals of its rows are prices (Dantzig, Wolfe 1960).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray
+from optsched.program.arrays import Block, LinearArrays
+from optsched.solution.values import Termination
+from optsched.solvers.base import Limits, Session
+from optsched.solvers.highs import Highs
+from optsched.solvers.prices.oracle import Response
+
+KEPT = 8
+"""Proposals that are kept for each resource, and `SPARE` more; of others those that are in no mixture go."""
+SPARE = 40
+LIMITS = Limits(tolerance=1e-10)
+
+
+@dataclass
+class Master:
+    """Proposals and their best mixture.
+
+    Parameters
+    ----------
+    capacity : FloatArray, shape (R,)
+    """
+
+    capacity: FloatArray
+    proposals: list[Response] = field(default_factory=list)
+    part: FloatArray = field(default_factory=lambda: np.zeros(0))
+    value: float = 0.0
+    _session: Session | None = None
+
+    def add(self, response: Response) -> None:
+        """Take a response as a proposal."""
+        self.proposals.append(response)
+        if self._session is not None:
+            column = sp.csc_matrix(self._column(response)[:, np.newaxis])
+            self._session.add_columns(column, np.array([response.level]), np.array([1.0]))
+
+    def solve(self) -> FloatArray:
+        """The best mixture (``part``, ``value``), and the prices that it points to, worth 1 in all; shape (R,)."""
+        if self._session is None or len(self.proposals) > KEPT * len(self.capacity) + SPARE:
+            self._forget()
+        assert self._session is not None
+        values = self._session.run(LIMITS)
+        if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
+            self._forget()
+            values = self._session.run(LIMITS)
+        if values.x is None or values.y is None:
+            return 1.0 / self.capacity / len(self.capacity)
+        self.part = np.maximum(values.x, 0.0)
+        self.value = float(self.part @ [item.level for item in self.proposals])
+        prices = np.maximum(values.y[:-1], 0.0) / self.capacity
+        worth = float(prices @ self.capacity)
+        return prices / worth if worth > 0 else 1.0 / self.capacity / len(self.capacity)
+
+    def _column(self, response: Response) -> FloatArray:
+        return np.append(response.demand / self.capacity, 1.0)
+
+    def _forget(self) -> None:
+        """Load anew what is in the mixture, and the latest."""
+        if len(self.proposals) > KEPT * len(self.capacity) + SPARE:
+            latest = len(self.proposals) - 4 * len(self.capacity)
+            part = np.append(self.part, np.zeros(len(self.proposals) - len(self.part)))
+            self.proposals = [item for at, item in enumerate(self.proposals) if at >= latest or part[at] > 0]
+        count, rows = len(self.proposals), len(self.capacity) + 1
+        zero, one = np.zeros(count), np.ones(count)
+        arrays = LinearArrays(
+            A=sp.csc_matrix(np.stack([self._column(item) for item in self.proposals], axis=1)),
+            row_lower=np.full(rows, -np.inf), row_upper=np.ones(rows), lower=zero, upper=np.full(count, np.inf),
+            cost=np.array([item.level for item in self.proposals]), integer=np.zeros(count, bool), maximise=True,
+            offset=0.0, implied_lower=zero, implied_upper=one, rows=(Block("master", 0, rows),),
+            columns=(Block("proposals", 0, count),),
+        )  # fmt: skip
+        self._session = Highs().open(arrays)

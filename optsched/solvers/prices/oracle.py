@@ -1,0 +1,179 @@
+"""The cheapest way of every class to a level at given prices, and what follows from all of them together.
+
+For prices p and a level t a member of class k buys the level at the cost c_k(t; p), where c_k is the lower convex hull
+of the origin (idle) and the points (a_kj, q_kj), level and cost of place j. So at most two places are used. On the
+segment from L to U of the hull, with a_L < t <= a_U,
+
+    slope   y_k = (q_U - q_L) / (a_U - a_L)                   cost of a little more of the level
+    rent    u_k = max(0, max_j (a_kj y_k - q_kj))             what a unit of the member's time is worth
+    shares  U: (t - a_L) / (a_U - a_L),  L: the rest of the time
+
+and (p . W + sum_k n_k u_k) / sum_k n_k y_k bounds the smallest level from above, whatever the prices are: divided by
+that sum, (p, y, u) is feasible in the dual program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.solvers.prices.kernels import compiled
+from optsched.solvers.prices.market import Market, Point
+
+SLACK = 1e-13
+"""Relative distance below a segment at which a point counts as on it: without it rounding makes the search cycle."""
+CHUNK = 16384
+"""Classes that are walked through together by numpy: their rows stay in the cache."""
+COMPILED = 50_000
+"""Entries of the level table from which the compiled walk is worth its start."""
+
+
+@dataclass(frozen=True)
+class Response:
+    """What all classes do at prices and a level.
+
+    Attributes
+    ----------
+    prices : FloatArray, shape (R,)
+    level : float
+    demand : FloatArray, shape (R,)
+        What they hold in total.
+    slope, rent : float
+        sum_k n_k y_k and sum_k n_k u_k.
+    bound : float
+        No smallest level is higher.
+    point : Point, optional
+        The allocation, where it is not the oracle's answer to the prices.
+    """
+
+    prices: FloatArray
+    level: float
+    demand: FloatArray
+    slope: float
+    rent: float
+    bound: float
+    point: Point | None = None
+
+
+class Oracle:
+    """Asks a market for its responses; the segments of the last one are where the next search begins.
+
+    Attributes
+    ----------
+    lower, upper : array of int, shape (K,)
+        Places of the ends of each class's segment; -1 for the origin.
+    share : FloatArray, shape (K,)
+        Part of the time in the upper place.
+    slope, rent : FloatArray, shape (K,)
+    margin : FloatArray, shape (K,)
+        How far each class is from another segment: the least reduced cost of a place outside of it, in cost.
+    """
+
+    def __init__(self, market: Market) -> None:
+        count = len(market)
+        self.market = market
+        self.lower: NDArray[np.int8] = np.full(count, -1, np.int8)
+        self.upper: NDArray[np.int8] = np.full(count, -1, np.int8)
+        self.share = np.empty(count)
+        self.slope, self.rent, self.margin = np.empty(count), np.empty(count), np.empty(count)
+        self.asked = 0
+        self._walk = compiled() if market.level.size >= COMPILED else None
+
+    def ask(self, prices: FloatArray, level: float, margins: bool = False) -> Response:
+        """The response to prices and a level of at most ``market.highest``; with margins where they are wanted."""
+        market, warm = self.market, self.asked > 0
+        cost = market.costs(prices)
+        self.asked += 1
+        if self._walk is not None:
+            wide = np.broadcast_to(cost, market.level.shape)
+            taken = np.zeros(market.width)
+            slope, rent = self._walk(
+                market.level, wide, market.weight, level, self.lower, self.upper, self.share, self.slope, self.rent,
+                self.margin, taken, warm, margins,
+            )  # fmt: skip
+        else:
+            taken = None
+            for start in range(0, len(market), CHUNK):
+                self._search(slice(start, start + CHUNK), cost, level, warm, margins)
+            slope, rent = float(market.weight @ self.slope), float(market.weight @ self.rent)
+        if market.good is None or taken is None:
+            demand = market.used(self.lower, self.upper, market.weight * self.low, market.weight * self.share)
+        else:
+            demand = np.bincount(market.good, taken, len(market.capacity))
+        bound = (float(prices @ market.capacity) + rent) / slope if slope > 0 else np.inf
+        return Response(prices, level, demand, slope, rent, bound)
+
+    @property
+    def low(self) -> FloatArray:
+        """Part of the time in the lower place."""
+        return np.where(self.lower >= 0, 1.0 - self.share, 0.0)
+
+    def ends(self) -> tuple[FloatArray, FloatArray]:
+        """Levels of the two ends of the segments, shape (K,) each."""
+        rows, level = np.arange(len(self.market)), self.market.level
+        return np.where(self.lower >= 0, level[rows, self.lower], 0.0), level[rows, self.upper]
+
+    def _search(self, part: slice, cost: FloatArray, level: float, warm: bool, margins: bool) -> None:
+        """Walk down to the hull for some classes at once: the point most below a segment becomes an end of it."""
+        a = self.market.level[part]
+        q = cost if len(cost) == 1 < len(self.market) else cost[part]
+        q = np.broadcast_to(q, a.shape)
+        rows = np.arange(len(a))
+        lower, upper = self.lower[part].astype(np.int64), self.upper[part].astype(np.int64)
+        fresh = np.ones(len(a), bool)
+        if warm:
+            fresh = (a[rows, upper] < level) | ((lower >= 0) & (a[rows, lower] >= level))
+        some = np.flatnonzero(fresh)
+        if len(some):
+            lower[some], upper[some] = -1, _cheapest(a[some], q[some], level)
+        high, paid = a[rows, upper], q[rows, upper]
+        low, saved = np.where(lower >= 0, a[rows, lower], 0.0), np.where(lower >= 0, q[rows, lower], 0.0)
+        dearer = saved > paid
+        lower[dearer], low[dearer], saved[dearer] = -1, 0.0, 0.0
+        slope, rent = (paid - saved) / (high - low), np.empty(len(a))
+        active: IntArray = rows
+        for _ in range(3 * a.shape[1] + 3):
+            y = slope[active]
+            below = a[active] * y[:, np.newaxis] - q[active]
+            found = below.argmax(axis=1)
+            gain = below[np.arange(len(active)), found]
+            line = y * high[active] - paid[active]
+            least = line + SLACK * (np.abs(line) + paid[active])
+            rent[active] = np.maximum(np.maximum(line, gain), 0.0)
+            origin = (least < 0.0) & (gain <= 0.0)
+            better = (gain > np.maximum(least, 0.0)) | origin
+            if not better.any():
+                break
+            active, found, origin = active[better], found[better], origin[better]
+            reach = np.where(origin, 0.0, a[active, found])
+            price = np.where(origin, 0.0, q[active, found])
+            place = np.where(origin, -1, found)
+            above: BoolArray = reach >= level
+            up, down = active[above], active[~above]
+            upper[up], high[up], paid[up] = place[above], reach[above], price[above]
+            lower[down], low[down], saved[down] = place[~above], reach[~above], price[~above]
+            slope[active] = (paid[active] - saved[active]) / (high[active] - low[active])
+        slope = np.maximum(slope, 0.0)
+        self.lower[part], self.upper[part] = lower, upper
+        self.slope[part], self.rent[part] = slope, rent
+        self.share[part] = (level - low) / (high - low)
+        if margins:
+            apart = q - slope[:, np.newaxis] * a + rent[:, np.newaxis]
+            apart[rows, upper] = np.inf
+            inside = lower >= 0
+            apart[rows[inside], lower[inside]] = np.inf
+            self.margin[part] = np.minimum(apart.min(axis=1), np.where(inside, rent, np.inf))
+
+
+def _cheapest(a: FloatArray, q: FloatArray, level: float) -> IntArray:
+    """The cheapest place that reaches a level, of several the highest; the highest of all where rounding hides it."""
+    reach = a >= level
+    price = np.where(reach, q, np.inf)
+    least = price <= price.min(axis=1)[:, np.newaxis]
+    best: IntArray = np.where(least & reach, a, -1.0).argmax(axis=1)
+    none = ~reach.any(axis=1)
+    best[none] = a[none].argmax(axis=1)
+    return best

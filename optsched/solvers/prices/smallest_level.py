@@ -1,0 +1,246 @@
+"""The largest smallest level, by prices: cutting planes on R prices, then pin and polish.
+
+    maximise t   s.t.   a_k . x_k >= t  and  sum_j x_kj <= 1 for every member of every class,   demand(x) <= W,   x >= 0
+
+The first phase closes the gap between the bound of the oracle and the value of the master to `COARSE`, the second to
+`EXACT`: by then nearly all classes have found their segment.
+
+References
+----------
+G. Dantzig, P. Wolfe, "Decomposition Principle for Linear Programs", Operations Research 8, 1960; in-out stabilisation:
+W. Ben-Ameur, J. Neto, "Acceleration of cutting-plane and column generation algorithms", Networks 49, 2007.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.solvers.prices.market import Market
+from optsched.solvers.prices.master import Master
+from optsched.solvers.prices.oracle import Oracle, Response
+from optsched.solvers.prices.polish import Point, polish, undecided
+
+log = logging.getLogger("optsched")
+
+COARSE = 2e-4
+EXACT = 1e-10
+PASSES = 150
+"""Passes of the first phase at most."""
+ROUNDS = 12
+"""Rounds of the second phase at most."""
+CUTS = 25
+"""Cuts between two rounds of which the second did not lower the bound."""
+STEADY = 0.6
+"""Part of the best prices in the prices that are asked next; the rest are the master's."""
+STEPS = (1.0, 0.4, 0.16, 0.064)
+"""Parts of the way from the best prices to those of the small program that are tried."""
+FREE = 1200
+"""Classes that the small program decides about at first, at most."""
+NOTHING = 1e-9
+"""Worth of a resource, of 1 in all, below which its price is 0."""
+
+
+@dataclass(frozen=True)
+class Equilibrium:
+    """Prices and an allocation that prove each other.
+
+    Attributes
+    ----------
+    level, bound : float
+        The smallest level of ``x``, and what none can be above, in the program's units.
+    x : FloatArray, shape (N,)
+        Totals of the program's columns.
+    prices : FloatArray, shape (R,)
+        What one more of each resource adds to the level.
+    slope, rent : FloatArray, shape (K,)
+        Duals of the levels and of the time of each class, for all its members together.
+    passes, rounds : int
+    finished : bool
+        Whether the gap is closed; otherwise a limit of passes, of time or the user ended the search.
+    """
+
+    level: float
+    bound: float
+    x: FloatArray
+    prices: FloatArray
+    slope: FloatArray
+    rent: FloatArray
+    passes: int
+    rounds: int
+    finished: bool
+
+
+class Search:
+    """One search for an equilibrium.
+
+    Parameters
+    ----------
+    market : Market
+    start : FloatArray, shape (R,), optional
+        Prices to start from, as of a market that was much the same.
+    stop : callable, optional
+        Called between passes; true ends the search.
+    """
+
+    def __init__(
+        self, market: Market, start: FloatArray | None = None, stop: Callable[[float, float], bool] | None = None
+    ) -> None:
+        self.market, self.oracle, self.master = market, Oracle(market), Master(market.capacity)
+        self._stop = stop
+        self.bound, self.best, self.at = market.highest, np.inf, market.highest
+        self.level = 0.0
+        self.point: Point | None = None
+        self.rounds = 0
+        worth = 0.0 if start is None else float(start @ market.capacity)
+        even = 1.0 / market.capacity / len(market.capacity)
+        self.prices = even if start is None or not 0 < worth < np.inf else start / worth
+
+    @property
+    def gap(self) -> float:
+        """Relative distance between the bound and the level that can be had."""
+        return self.bound / self.level - 1.0 if self.level > 0 else np.inf
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the caller wants no more."""
+        return self._stop is not None and self._stop(self.level, self.bound)
+
+    def run(self) -> None:
+        """Both phases, until the gap is closed or nothing closes it any more."""
+        self.coarse()
+        if self.gap > EXACT and not self.stopped:
+            self.exact()
+
+    def ask(self, prices: FloatArray, level: float, margins: bool = False) -> bool:
+        """Ask the oracle, take the answer as a proposal; whether these prices are the best so far."""
+        prices = np.where(prices * self.market.capacity < NOTHING, 0.0, prices)
+        response = self.oracle.ask(prices, level, margins)
+        self.master.add(response)
+        if not response.bound < self.best:
+            return False
+        self.best, self.prices, self.at = response.bound, prices, level
+        self.bound = min(self.bound, self.best)
+        return True
+
+    def coarse(self) -> None:
+        """In-out cutting planes."""
+        idle = np.zeros(len(self.market.capacity))
+        self.master.add(Response(idle, 0.0, idle, 0.0, 0.0, np.inf))
+        self.ask(self.prices, self.bound)
+        self.ask(self.prices, self.bound)
+        for _ in range(PASSES):
+            prices = self.master.solve()
+            self.level = max(self.level, self.master.value)
+            if self.gap < COARSE or self.stopped:
+                break
+            self.ask(STEADY * self.prices + (1.0 - STEADY) * prices, self.bound)
+
+    def exact(self) -> None:
+        """Pin and polish."""
+        market, most = self.market, FREE
+        self.oracle.ask(self.prices, self.bound, margins=True)
+        while self.rounds < ROUNDS and not self.stopped:
+            self.rounds += 1
+            wanted = max(150, int(40 * min(self.gap, 1.0) * len(market)) + 30 * market.width)
+            free = undecided(self.oracle, min(most, wanted))
+            found = polish(self.oracle, free, self.prices)
+            if found is None:
+                most *= 2
+                continue
+            self._take(found.point)
+            improved = self._towards(found.prices, found.level)
+            log.debug("prices: round %d, %d free, gap %.2g", self.rounds, len(free), self.gap)
+            if self.gap <= EXACT:
+                return
+            if not improved:
+                self._cut()
+                most *= 2
+                self.oracle.ask(self.prices, self.bound, margins=True)
+
+    def _take(self, point: Point) -> None:
+        """A point is a proposal; scaled into the capacities it is worth something by itself."""
+        idle = np.zeros(len(self.market.capacity))
+        self.master.add(Response(idle, point.level, point.demand, 0.0, 0.0, np.inf, point))
+        self.master.solve()
+        worth = point.level * _fits(point.demand, self.market)
+        if self.point is None or worth > self.point.level * _fits(self.point.demand, self.market):
+            self.point = point
+        self.level = max(self.level, worth, self.master.value)
+
+    def _towards(self, prices: FloatArray, level: float) -> bool:
+        """Ask at the prices of the small program, or part of the way there, until the bound is lower."""
+        worth = float(prices @ self.market.capacity)
+        if not worth > 0:
+            return False
+        goal, origin, before = prices / worth, self.prices, self.bound
+        for step in STEPS:
+            at = min(self.bound, max(level, self.level)) if step == 1.0 else self.bound
+            self.ask(step * goal + (1.0 - step) * origin, at, margins=True)
+            if self.bound < before * (1.0 - 1e-13):
+                return True
+            if self.gap <= EXACT:
+                return True
+        return False
+
+    def _cut(self) -> None:
+        for _ in range(CUTS):
+            prices = self.master.solve()
+            self.level = max(self.level, self.master.value)
+            if self.gap <= EXACT or self.stopped:
+                return
+            self.ask(0.5 * self.prices + 0.5 * prices, self.bound)
+
+    def equilibrium(self) -> Equilibrium:
+        """What the search has come to: the best allocation, and the prices that prove it."""
+        market, candidates = self.market, [self._mixture()]
+        if self.point is not None:
+            candidates.append(self.point.totals(market))
+        x = max(candidates, key=market.worth)
+        if self.bound >= market.highest:
+            prices, slope, rent = _critical(market)
+        else:
+            response = self.oracle.ask(self.prices, self.at)
+            prices = self.prices / response.slope
+            slope, rent = (market.weight * part / response.slope for part in (self.oracle.slope, self.oracle.rent))
+        unit = market.unit
+        return Equilibrium(
+            market.worth(x) * unit, self.bound * unit, x, prices * unit, slope, rent * unit, self.oracle.asked,
+            self.rounds, self.gap <= EXACT,
+        )  # fmt: skip
+
+    def _mixture(self) -> FloatArray:
+        """The allocation that the master's mixture stands for."""
+        market = self.market
+        x = np.zeros(market.usage.shape[1])
+        for part, proposal in zip(self.master.part.tolist(), self.master.proposals, strict=False):
+            if part <= 0 or proposal.level <= 0:
+                continue
+            if proposal.point is not None:
+                x += part * proposal.point.totals(market)
+                continue
+            oracle = self.oracle
+            oracle.ask(proposal.prices, proposal.level)
+            x += part * market.spread(
+                oracle.lower, oracle.upper, market.weight * oracle.low, market.weight * oracle.share
+            )
+        return x
+
+
+def _critical(market: Market) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Prices, slopes and rents that say: the class that is slowest on its best place holds the level."""
+    best = market.level.max(axis=1)
+    held = int(best.argmin())
+    slope, rent = np.zeros(len(market)), np.zeros(len(market))
+    slope[held], rent[held] = 1.0, best[held]
+    return np.zeros(len(market.capacity)), slope, rent
+
+
+def _fits(demand: FloatArray, market: Market) -> float:
+    """What a demand is multiplied by to be within the capacities."""
+    with np.errstate(divide="ignore"):
+        return min(1.0, float(np.where(demand > 0, market.capacity / np.maximum(demand, 1e-300), np.inf).min()))
