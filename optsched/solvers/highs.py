@@ -12,6 +12,7 @@ import time
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
@@ -22,6 +23,8 @@ from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.raw_log import caught_output
 
 IIS_STRATEGY = 4
+AT_ONCE = 20_000
+"""Coefficients up to which a linear program is solved before anybody could ask for its end."""
 AGAIN = "solved again by simplex from the start, as HiGHS ended without an answer"
 
 
@@ -107,6 +110,16 @@ class HighsSession(Session):
 
         self._in_place(change)
 
+    def add_columns(
+        self, matrix: sp.csc_matrix, cost: FloatArray, upper: FloatArray, name: str = "added columns"
+    ) -> None:
+        """Append columns, in place: the basis of the last run stays one."""
+        super().add_columns(matrix, cost, upper, name)
+        count, entries = matrix.shape[1], matrix.nnz
+        starts, indices = matrix.indptr[:-1].astype(np.int32), matrix.indices.astype(np.int32)
+        lower = np.zeros(count)
+        self._in_place(lambda h, a: h.addCols(count, cost, lower, upper, entries, starts, indices, matrix.data))
+
     def _in_place(self, change: Any) -> None:
         self._rebuild.pop()
         if self._highs is not None:
@@ -115,7 +128,7 @@ class HighsSession(Session):
     # --- running ---------------------------------------------------------------------------------------------------
 
     def run(self, limits: Limits) -> Values:
-        """Solve in a worker thread, so that Ctrl-C reaches the caller and stops the solver."""
+        """Solve in a worker thread, so that Ctrl-C reaches the caller and stops the solver; a small program at once."""
         reasons = self._take_reasons()
         self._started = self._last_event = time.perf_counter()
         if self._highs is None or any(not reason.startswith(START_DROPPED) for reason in reasons):
@@ -148,11 +161,14 @@ class HighsSession(Session):
                 finished.set()
 
         finished = threading.Event()
-        worker = threading.Thread(target=work, name="highs", daemon=True)
         with caught_output(limits.on_log), interrupt_flag() as self._interrupt:
-            worker.start()
-            finished.wait()
-            worker.join()
+            if self.arrays.A.nnz <= AT_ONCE and not self.arrays.is_integer:
+                work()
+            else:
+                worker = threading.Thread(target=work, name="highs", daemon=True)
+                worker.start()
+                finished.wait()
+                worker.join()
         if failure:
             raise SolverCrashed(f"HiGHS raised {type(failure[0]).__name__}: {failure[0]}")
         self._warm = True

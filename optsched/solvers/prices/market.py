@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.program import AllocationProgram
 
+Places = NDArray[np.signedinteger[Any]]
+"""Places of classes, in as few bytes as they need."""
 WIDEST = 64
 """Columns of a class, beyond which a row for each class wastes too much."""
 
@@ -51,7 +55,7 @@ class Market:
     row: IntArray
     good: IntArray | None
     amount: FloatArray
-    place: IntArray
+    place: Places
     usage: sp.csr_matrix
     unit: float
     highest: float = field(init=False)
@@ -65,7 +69,12 @@ class Market:
     @property
     def width(self) -> int:
         """Places of a class."""
-        return self.level.shape[1]
+        return int(self.level.shape[1])
+
+    @cached_property
+    def by_place(self) -> FloatArray:
+        """``level`` place by place, shape (w, K)."""
+        return np.ascontiguousarray(self.level.T)
 
     @cached_property
     def _by_column(self) -> sp.csc_matrix:
@@ -78,17 +87,17 @@ class Market:
         priced = np.append(self.usage.T @ prices, 0.0)
         return np.asarray(priced[self.place])
 
-    def used(self, lower: IntArray, upper: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    def used(self, lower: Places, upper: Places, low: FloatArray, high: FloatArray) -> FloatArray:
         """Resources that members hold who spend the parts ``low`` and ``high`` of their time in two places (-1: none).
 
         The parts are multiplied by ``weight`` already.
         """
         if self.good is not None:
             taken = np.bincount(upper + 1, high, self.width + 1) + np.bincount(lower + 1, low, self.width + 1)
-            return np.bincount(self.good, taken[1:], len(self.capacity))
+            return np.bincount(self.good, taken[1:], len(self.capacity)).astype(np.float64)
         return np.asarray(self.usage @ self.spread(lower, upper, low, high))
 
-    def spread(self, lower: IntArray, upper: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    def spread(self, lower: Places, upper: Places, low: FloatArray, high: FloatArray) -> FloatArray:
         """The same as totals of the program's columns, shape (N,)."""
         x = np.zeros(self.usage.shape[1])
         for places, parts in ((lower, low), (upper, high)):
@@ -167,14 +176,14 @@ def market_of(program: AllocationProgram) -> Market:
     order, start = _by_class(C.class_a, len(C))
     klass = C.class_a if order is None else C.class_a[order]
     column = np.arange(C.columns) if order is None else order
-    dense = (
-        None if good is None or amount is None else _dense(klass, good[column], amount[column], len(C), usage.shape[0])
-    )
-    if dense is not None:
-        where, width, goods, own = good[column], usage.shape[0], np.arange(usage.shape[0]), dense  # type: ignore[index]
+    goods: IntArray | None = None
+    where, own = np.arange(C.columns) - start[klass], None
+    if good is not None and amount is not None:
+        own = _own_amount(klass, good[column], amount[column], len(C), len(capacity))
+    if own is not None and good is not None:
+        where, width, goods = good[column], len(capacity), np.arange(len(capacity))
     else:
-        where, goods, own = np.arange(C.columns) - start[klass], None, np.ones(len(C))
-        width = int(where.max(initial=0)) + 1
+        width, own = int(where.max(initial=0)) + 1, np.ones(len(C))
     table, place = np.zeros((len(C), width)), np.full((len(C), width), -1, np.int32)
     table[klass, where], place[klass, where] = level[column], column
     best = table.max(axis=1, initial=0.0)
@@ -203,7 +212,7 @@ def _by_class(class_a: IntArray, classes: int) -> tuple[IntArray | None, IntArra
     return (None if ordered else np.argsort(class_a, kind="stable")), start
 
 
-def _dense(klass: IntArray, good: IntArray, amount: FloatArray, classes: int, goods: int) -> FloatArray | None:
+def _own_amount(klass: IntArray, good: IntArray, amount: FloatArray, classes: int, goods: int) -> FloatArray | None:
     """What every column of a class holds of its resource, if that is one number and no resource comes twice."""
     own = np.ones(classes)
     own[klass] = amount

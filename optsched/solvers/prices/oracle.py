@@ -25,7 +25,7 @@ from optsched.solvers.prices.market import Market, Point
 
 SLACK = 1e-13
 """Relative distance below a segment at which a point counts as on it: without it rounding makes the search cycle."""
-CHUNK = 16384
+CHUNK = 32768
 """Classes that are walked through together by numpy: their rows stay in the cache."""
 COMPILED = 50_000
 """Entries of the level table from which the compiled walk is worth its start."""
@@ -87,22 +87,21 @@ class Oracle:
         market, warm = self.market, self.asked > 0
         cost = market.costs(prices)
         self.asked += 1
+        taken = np.zeros(market.width)
         if self._walk is not None:
             wide = np.broadcast_to(cost, market.level.shape)
-            taken = np.zeros(market.width)
             slope, rent = self._walk(
                 market.level, wide, market.weight, level, self.lower, self.upper, self.share, self.slope, self.rent,
                 self.margin, taken, warm, margins,
             )  # fmt: skip
         else:
-            taken = None
             for start in range(0, len(market), CHUNK):
                 self._search(slice(start, start + CHUNK), cost, level, warm, margins)
-            slope, rent = float(market.weight @ self.slope), float(market.weight @ self.rent)
-        if market.good is None or taken is None:
+            slope, rent = float((market.weight * self.slope).sum()), float((market.weight * self.rent).sum())
+        if market.good is None or self._walk is None:
             demand = market.used(self.lower, self.upper, market.weight * self.low, market.weight * self.share)
         else:
-            demand = np.bincount(market.good, taken, len(market.capacity))
+            demand = np.bincount(market.good, taken, len(market.capacity)).astype(np.float64)
         bound = (float(prices @ market.capacity) + rent) / slope if slope > 0 else np.inf
         return Response(prices, level, demand, slope, rent, bound)
 
@@ -118,38 +117,36 @@ class Oracle:
 
     def _search(self, part: slice, cost: FloatArray, level: float, warm: bool, margins: bool) -> None:
         """Walk down to the hull for some classes at once: the point most below a segment becomes an end of it."""
-        a = self.market.level[part]
-        q = cost if len(cost) == 1 < len(self.market) else cost[part]
-        q = np.broadcast_to(q, a.shape)
-        rows = np.arange(len(a))
+        a = self.market.by_place[:, part]
+        q = cost.T if len(cost) == 1 else cost[part].T
+        rows = np.arange(a.shape[1])
         lower, upper = self.lower[part].astype(np.int64), self.upper[part].astype(np.int64)
-        fresh = np.ones(len(a), bool)
-        if warm:
-            fresh = (a[rows, upper] < level) | ((lower >= 0) & (a[rows, lower] >= level))
-        some = np.flatnonzero(fresh)
-        if len(some):
-            lower[some], upper[some] = -1, _cheapest(a[some], q[some], level)
-        high, paid = a[rows, upper], q[rows, upper]
-        low, saved = np.where(lower >= 0, a[rows, lower], 0.0), np.where(lower >= 0, q[rows, lower], 0.0)
+        fresh = rows
+        if warm:  # where the segment does not reach around the level any more
+            fresh = np.flatnonzero((a[upper, rows] < level) | ((lower >= 0) & (a[lower, rows] >= level)))
+        if len(fresh):
+            lower[fresh], upper[fresh] = -1, _cheapest(a[:, fresh], _some(q, fresh), level)
+        at = np.zeros_like(rows) if q.shape[1] == 1 else rows
+        high, paid = a[upper, rows], q[upper, at]
+        low, saved = np.where(lower >= 0, a[lower, rows], 0.0), np.where(lower >= 0, q[lower, at], 0.0)
         dearer = saved > paid
-        lower[dearer], low[dearer], saved[dearer] = -1, 0.0, 0.0
-        slope, rent = (paid - saved) / (high - low), np.empty(len(a))
-        active: IntArray = rows
-        for _ in range(3 * a.shape[1] + 3):
+        if dearer.any():
+            lower[dearer], low[dearer], saved[dearer] = -1, 0.0, 0.0
+        slope, rent = (paid - saved) / (high - low), np.empty(len(rows))
+        active: IntArray | slice = slice(None)
+        for _ in range(3 * len(a) + 3):
             y = slope[active]
-            below = a[active] * y[:, np.newaxis] - q[active]
-            found = below.argmax(axis=1)
-            gain = below[np.arange(len(active)), found]
+            gain, found = _most_below(a[:, active], _some(q, active), y)
             line = y * high[active] - paid[active]
-            least = line + SLACK * (np.abs(line) + paid[active])
             rent[active] = np.maximum(np.maximum(line, gain), 0.0)
-            origin = (least < 0.0) & (gain <= 0.0)
-            better = (gain > np.maximum(least, 0.0)) | origin
-            if not better.any():
+            least = line + SLACK * (np.abs(line) + paid[active])
+            better = np.flatnonzero((gain > np.maximum(least, 0.0)) | ((least < 0.0) & (gain <= 0.0)))
+            if not len(better):
                 break
-            active, found, origin = active[better], found[better], origin[better]
-            reach = np.where(origin, 0.0, a[active, found])
-            price = np.where(origin, 0.0, q[active, found])
+            active, found = rows[active][better], found[better]
+            origin = (least[better] < 0.0) & (gain[better] <= 0.0)
+            reach = np.where(origin, 0.0, a[found, active])
+            price = np.where(origin, 0.0, q[found, at[active]])
             place = np.where(origin, -1, found)
             above: BoolArray = reach >= level
             up, down = active[above], active[~above]
@@ -161,19 +158,33 @@ class Oracle:
         self.slope[part], self.rent[part] = slope, rent
         self.share[part] = (level - low) / (high - low)
         if margins:
-            apart = q - slope[:, np.newaxis] * a + rent[:, np.newaxis]
-            apart[rows, upper] = np.inf
-            inside = lower >= 0
-            apart[rows[inside], lower[inside]] = np.inf
-            self.margin[part] = np.minimum(apart.min(axis=1), np.where(inside, rent, np.inf))
+            nearest = np.where(lower >= 0, rent, np.inf)
+            for j in range(len(a)):
+                apart = q[j] - slope * a[j] + rent
+                nearest = np.minimum(nearest, np.where((upper == j) | (lower == j), np.inf, apart))
+            self.margin[part] = nearest
+
+
+def _some(q: FloatArray, rows: IntArray | slice) -> FloatArray:
+    return q if q.shape[1] == 1 else q[:, rows]
+
+
+def _most_below(a: FloatArray, q: FloatArray, slope: FloatArray) -> tuple[FloatArray, IntArray]:
+    """How far the point most below the segment is below it, through the origin; and which it is."""
+    gain, found = a[0] * slope - q[0], np.zeros(a.shape[1], np.int64)
+    for j in range(1, len(a)):
+        below = a[j] * slope - q[j]
+        found[below > gain] = j
+        np.maximum(gain, below, out=gain)
+    return gain, found
 
 
 def _cheapest(a: FloatArray, q: FloatArray, level: float) -> IntArray:
     """The cheapest place that reaches a level, of several the highest; the highest of all where rounding hides it."""
     reach = a >= level
     price = np.where(reach, q, np.inf)
-    least = price <= price.min(axis=1)[:, np.newaxis]
-    best: IntArray = np.where(least & reach, a, -1.0).argmax(axis=1)
-    none = ~reach.any(axis=1)
-    best[none] = a[none].argmax(axis=1)
+    least = price <= price.min(axis=0)
+    best: IntArray = np.where(least & reach, a, -1.0).argmax(axis=0)
+    none = ~reach.any(axis=0)
+    best[none] = a[:, none].argmax(axis=0)
     return best

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.solvers.prices.market import Market
+from optsched.solvers.prices.market import Market, Point
 from optsched.solvers.prices.master import Master
 from optsched.solvers.prices.oracle import Oracle, Response
-from optsched.solvers.prices.polish import Point, polish, undecided
+from optsched.solvers.prices.polish import polish, undecided
 
 log = logging.getLogger("optsched")
 
@@ -197,10 +197,11 @@ class Search:
 
     def equilibrium(self) -> Equilibrium:
         """What the search has come to: the best allocation, and the prices that prove it."""
-        market, candidates = self.market, [self._mixture()]
-        if self.point is not None:
-            candidates.append(self.point.totals(market))
-        x = max(candidates, key=market.worth)
+        market, point = self.market, self.point
+        worth = 0.0 if point is None else point.level * _fits(point.demand, market)
+        x = np.zeros(market.usage.shape[1]) if point is None else point.totals(market)
+        if self.master.value > worth:
+            x = max(x, self._mixture(), key=market.worth)
         if self.bound >= market.highest:
             prices, slope, rent = _critical(market)
         else:
