@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optsched.program import TimelineProgram
+from optsched.program import AllocationProgram, TimelineProgram
 from optsched.program.time_indexed import count_columns
 from optsched.solvers import Capability, Solver
 
@@ -34,6 +34,17 @@ def pick(
     if rows > LARGE_LP:
         return "clarabel", f"cold linear program of {rows} rows, more than {LARGE_LP}"
     return "highs", f"linear program of {rows} rows"
+
+
+def pick_for_allocation(program: AllocationProgram, *, start: bool, basis: bool) -> tuple[str, str] | None:
+    """(solver, reason) of a back-end that may take an allocation program as it is; None for rows and columns.
+
+    Prices are exact, and faster the more jobs differ; of a small program a vertex is as fast, and can be started from.
+    """
+    rows = 2 * len(program.classes) + len(program.classes.capacity)
+    if rows <= LARGE_LP or start or basis:
+        return None
+    return "prices", f"cold allocation of {len(program.classes)} different jobs, by prices of the resources"
 
 
 def pick_for_timeline(program: TimelineProgram) -> tuple[str, str]:

@@ -12,12 +12,13 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
-from optsched.choice import pick, pick_for_timeline, require_all
+from optsched.choice import pick, pick_for_allocation, pick_for_timeline, require_all
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.infeasibility import analyst_of, conflicting_rows, least_violation, refuse_refuted
 from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram
 from optsched.program.arrays import refuse_nan
+from optsched.program.linear_form import LinearForm, SmallestLevelForm
 from optsched.solution.certificate import (
     FEASIBILITY,
     OPTIMALITY,
@@ -189,8 +190,16 @@ class Engine:
 
         Where ``auto`` chose and the certificate does not hold, a solver of another kind is tried, and the reason told.
         """
-        if self.takes_as_it_is(program):
-            return self._solve_as_it_is(program)
+        as_it_is = self._as_it_is(program)
+        if as_it_is is not None:
+            return self.tried_twice(
+                lambda solver=None: (
+                    self._solve_as_it_is(program, *as_it_is)
+                    if solver is None
+                    else self._solve_once(program, self.build(lambda: program.to_linear().arrays), solver)
+                ),
+                lambda outcome: outcome,
+            )
         if program.conic:
             return self._solve_conic(program)
         arrays = self.build(lambda: program.to_linear().arrays)
@@ -235,15 +244,19 @@ class Engine:
             return self.without_point(arrays, values, program, session)
         return self.certified_allocation(program, arrays, values, values.y)
 
-    def takes_as_it_is(self, program: AllocationProgram) -> bool:
-        """Whether the solver asked for takes allocation programs without lowering."""
-        return self.solver != "auto" and Capability.ALLOCATION in self.load(self.solver).capabilities
+    def _as_it_is(self, program: AllocationProgram) -> tuple[str, str] | None:
+        """The solver that takes the program without lowering, and why; None where another is asked for or picked."""
+        if self._asked is not None:
+            return self._asked if Capability.ALLOCATION in self.load(self.solver).capabilities else None
+        picked = pick_for_allocation(
+            program, start=self.start is not None, basis=self.bases.keep or self.bases.warm is not None
+        )
+        return None if picked is None or self.load(picked[0]).refuses(program) is not None else picked
 
-    def _solve_as_it_is(self, program: AllocationProgram) -> Outcome:
-        solver = self._choose(self.load(self.solver), "asked for")
+    def _solve_as_it_is(self, program: AllocationProgram, name: str, reason: str) -> Outcome:
+        solver = self._choose(self.load(name), reason)
         values = self.record(solver().solve_allocation(program, self.limits_left()))
-        arrays = self.build(lambda: program.to_linear().arrays)
-        return self.certified_allocation(program, arrays, values, values.y)
+        return self.certified_allocation(program, SmallestLevelForm(program), values, values.y)
 
     def _solve_conic(self, program: AllocationProgram) -> Outcome:
         solver = self.choose(rows=len(program.classes), integer=program.integral, conic=True)
@@ -269,11 +282,12 @@ class Engine:
         return result
 
     def certified_allocation(
-        self, program: AllocationProgram, arrays: LinearArrays, values: Values, y: FloatArray | None
+        self, program: AllocationProgram, arrays: LinearForm, values: Values, y: FloatArray | None
     ) -> Outcome:
         """The outcome of a point of the lowered program."""
         x = self.cleaned(program, values)
-        y = program.polished(arrays, y)
+        if isinstance(arrays, LinearArrays):
+            y = program.polished(arrays, y)
         return self.certified(arrays, values, x, program.complete(x), program.value(x), y, program=program)
 
     def cleaned(self, program: AllocationProgram, values: Values) -> FloatArray:
@@ -304,13 +318,13 @@ class Engine:
 
     def certified(
         self,
-        arrays: LinearArrays,
+        arrays: LinearForm,
         values: Values,
         x: FloatArray,
         point: FloatArray,
         value: float,
         y: FloatArray | None,
-        dual: LinearArrays | None = None,
+        dual: LinearForm | None = None,
         zero: bool = False,
         program: AllocationProgram | None = None,
     ) -> Outcome:

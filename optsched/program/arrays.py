@@ -88,6 +88,22 @@ class LinearArrays:
         np.maximum.at(largest, self.A.indices, self.magnitude.data * factor[self.column])
         return largest
 
+    def activity(self, x: FloatArray) -> FloatArray:
+        """A x."""
+        return np.asarray(self.A @ x)
+
+    def pulled(self, y: FloatArray) -> FloatArray:
+        """A' y."""
+        return np.asarray(self.A.T @ y)
+
+    def row_terms(self, x: FloatArray) -> FloatArray:
+        """|A| x."""
+        return np.asarray(self.magnitude @ x)
+
+    def column_terms(self, y: FloatArray) -> FloatArray:
+        """|A|' y."""
+        return np.asarray(self.magnitude.T @ y)
+
     @property
     def is_integer(self) -> bool:
         """Whether any column must be integer."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.program.arrays import LinearArrays
+from optsched.program.linear_form import LinearForm
 
 FEASIBILITY = 1e-6
 """Largest residual accepted, relative to the size of the row's terms (at least 1)."""
@@ -60,7 +60,7 @@ def gap_of(objective: float | None, bound: float | None) -> float | None:
     return abs(objective - bound) / max(1e-9, abs(objective))
 
 
-def residuals_of(arrays: LinearArrays, x: FloatArray) -> dict[str, float]:
+def residuals_of(arrays: LinearForm, x: FloatArray) -> dict[str, float]:
     """Relative violation of rows, columns and integrality, recomputed in float64."""
     rows = row_violations(arrays, x)
     columns = np.maximum(arrays.lower - x, x - arrays.upper) / np.maximum(1.0, np.abs(x))
@@ -72,23 +72,23 @@ def residuals_of(arrays: LinearArrays, x: FloatArray) -> dict[str, float]:
     }
 
 
-def worst_row(arrays: LinearArrays, x: FloatArray) -> tuple[str, int]:
+def worst_row(arrays: LinearForm, x: FloatArray) -> tuple[str, int]:
     """(block, position) of the row that is violated most."""
     return arrays.row_name(int(row_violations(arrays, x).argmax()))
 
 
-def row_violations(arrays: LinearArrays, x: FloatArray) -> FloatArray:
+def row_violations(arrays: LinearForm, x: FloatArray) -> FloatArray:
     """Violation of each row, relative to the row: to its terms, its sides, and what one unit of its columns does.
 
     No absolute number is large or small here: a row may count GPUs, or steps/s of which there are 1e-9.
     """
-    activity = arrays.A @ x
+    activity = arrays.activity(x)
     violation = np.maximum(np.maximum(arrays.row_lower - activity, activity - arrays.row_upper), 0.0)
-    size = np.maximum(arrays.magnitude @ np.abs(x), row_sizes(arrays))
+    size = np.maximum(arrays.row_terms(np.abs(x)), row_sizes(arrays))
     return np.asarray(np.divide(violation, size, out=np.where(violation > 0, np.inf, 0.0), where=size > 0))
 
 
-def row_sizes(arrays: LinearArrays) -> FloatArray:
+def row_sizes(arrays: LinearForm) -> FloatArray:
     """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
     sides = [np.where(np.isfinite(side), np.abs(side), 0.0) for side in (arrays.row_lower, arrays.row_upper)]
     reach = np.maximum(np.abs(arrays.implied_lower), np.abs(arrays.implied_upper))
@@ -96,13 +96,13 @@ def row_sizes(arrays: LinearArrays) -> FloatArray:
     return np.asarray(np.maximum(np.maximum(*sides), arrays.largest_in_rows(unit)))
 
 
-def without_noise(y: FloatArray, arrays: LinearArrays) -> FloatArray:
+def without_noise(y: FloatArray, arrays: LinearForm) -> FloatArray:
     """Duals whose rows weigh less than 1e-12 of the heaviest are rounding; the bound is made without them."""
     weight = np.abs(y) * row_sizes(arrays)
     return np.where(weight < 1e-12 * weight.max(initial=0.0), 0.0, y)
 
 
-def noise_of(arrays: LinearArrays) -> float:
+def noise_of(arrays: LinearForm) -> float:
     """Objective values below this are rounding: 1e-13 of the largest term that the objective can have."""
     reach = np.maximum(np.abs(arrays.implied_lower), np.abs(arrays.implied_upper))
     terms = np.abs(arrays.cost) * np.where(np.isfinite(reach), reach, 1.0)
@@ -118,7 +118,7 @@ def alike(value: float, other: float, tolerance: float, noise: float) -> bool:
     )
 
 
-def dual_bound(arrays: LinearArrays, y: FloatArray) -> float | None:
+def dual_bound(arrays: LinearForm, y: FloatArray) -> float | None:
     """Rigorous bound on the optimum from row multipliers; None where a column without implied bound spoils it.
 
     Of columns without implied bound on a side, as programs from files have them, a reduced cost below `NOISE` counts as
@@ -136,9 +136,9 @@ def dual_bound(arrays: LinearArrays, y: FloatArray) -> float | None:
     side = np.where(multipliers > 0, arrays.row_upper, arrays.row_lower)
     active = multipliers != 0
     rows = float(multipliers[active] @ side[active])
-    reduced = sign * arrays.cost - arrays.A.T @ multipliers
+    reduced = sign * arrays.cost - arrays.pulled(multipliers)
     reach = np.where(reduced > 0, arrays.implied_upper, arrays.implied_lower)
-    terms = np.abs(arrays.cost) + arrays.magnitude.T @ np.abs(multipliers)
+    terms = np.abs(arrays.cost) + arrays.column_terms(np.abs(multipliers))
     noise = np.isinf(reach) & (np.abs(reduced) <= NOISE * terms)
     active = (reduced != 0) & ~noise
     if not np.isfinite(reach[active]).all():
@@ -147,12 +147,12 @@ def dual_bound(arrays: LinearArrays, y: FloatArray) -> float | None:
     return bound if np.isfinite(bound) else None
 
 
-def proved_by_nothing(arrays: LinearArrays, value: float, bound: float) -> bool:
+def proved_by_nothing(arrays: LinearForm, value: float, bound: float) -> bool:
     """Whether an interior point's noise for duals proves less than no duals at all, which prove the value exactly."""
     return bound != value and dual_bound(arrays, np.zeros(arrays.shape[0])) == value == arrays.offset
 
 
-def dual_residual(arrays: LinearArrays, y: FloatArray) -> float:
+def dual_residual(arrays: LinearForm, y: FloatArray) -> float:
     """Largest relative error in the signs of the duals: 0 if y is feasible in the dual program.
 
     A column without upper bound may have no positive reduced cost (when maximising), one without lower bound no
@@ -161,14 +161,14 @@ def dual_residual(arrays: LinearArrays, y: FloatArray) -> float:
     """
     sign = 1.0 if arrays.maximise else -1.0
     multipliers = sign * y
-    reduced = sign * arrays.cost - arrays.A.T @ multipliers
+    reduced = sign * arrays.cost - arrays.pulled(multipliers)
     columns = _wrong_sign(reduced, arrays.lower, arrays.upper)
-    size = np.abs(arrays.cost) + arrays.magnitude.T @ np.abs(y)
+    size = np.abs(arrays.cost) + arrays.column_terms(np.abs(y))
     rows = _wrong_sign(multipliers, arrays.row_lower, arrays.row_upper)
     return max(_largest_ratio(columns, size), _largest_ratio(rows, np.abs(y)))
 
 
-def row_sign_error(arrays: LinearArrays, y: FloatArray) -> float:
+def row_sign_error(arrays: LinearForm, y: FloatArray) -> float:
     """Largest row dual with a sign that its row cannot have, relative to the largest of all."""
     wrong = _wrong_sign(y if arrays.maximise else -y, arrays.row_lower, arrays.row_upper)
     return float(wrong.max(initial=0.0)) / max(float(np.abs(y).max(initial=0.0)), np.finfo(float).tiny)
@@ -186,13 +186,13 @@ def _largest_ratio(error: FloatArray, size: FloatArray) -> float:
     return float((error[some] / size[some]).max(initial=0.0))
 
 
-def is_bounded(arrays: LinearArrays) -> bool:
+def is_bounded(arrays: LinearForm) -> bool:
     """Whether the implied bounds of the columns alone bound the objective, so that it cannot be unbounded."""
     return dual_bound(arrays, np.zeros(arrays.shape[0])) is not None
 
 
 def certify_point(
-    arrays: LinearArrays, x: FloatArray, stated: float, proof: str, tolerance: float = FEASIBILITY
+    arrays: LinearForm, x: FloatArray, stated: float, proof: str, tolerance: float = FEASIBILITY
 ) -> Certificate:
     """Check a point and its stated objective against the program."""
     problems = []

@@ -1,0 +1,231 @@
+"""What a certificate asks of a linear program: products with its matrix, not the matrix itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import BoolArray, FloatArray
+from optsched.program.arrays import Block
+
+if TYPE_CHECKING:
+    from optsched.program.allocation import AllocationProgram
+
+
+class LinearForm(Protocol):
+    """optimise c'x + offset  s.t.  row_lower <= A x <= row_upper,  lower <= x <= upper,  some x_j integer.
+
+    `LinearArrays` is one that holds A; `SmallestLevelForm` one that has its blocks instead.
+    """
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+
+    @property
+    def row_lower(self) -> FloatArray:
+        """Shape (M,), -inf where absent."""
+
+    @property
+    def row_upper(self) -> FloatArray:
+        """Shape (M,), inf where absent."""
+
+    @property
+    def lower(self) -> FloatArray:
+        """Shape (N,)."""
+
+    @property
+    def upper(self) -> FloatArray:
+        """Shape (N,)."""
+
+    @property
+    def implied_lower(self) -> FloatArray:
+        """Shape (N,), finite where the certificate needs it."""
+
+    @property
+    def implied_upper(self) -> FloatArray:
+        """Shape (N,), the same."""
+
+    @property
+    def cost(self) -> FloatArray:
+        """Shape (N,)."""
+
+    @property
+    def integer(self) -> BoolArray:
+        """Shape (N,)."""
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether any column must be integer."""
+
+    @property
+    def maximise(self) -> bool:
+        """The sense."""
+
+    @property
+    def offset(self) -> float:
+        """Of the objective."""
+
+    @property
+    def rows(self) -> tuple[Block, ...]:
+        """Blocks of rows."""
+
+    def activity(self, x: FloatArray) -> FloatArray:
+        """A x."""
+
+    def pulled(self, y: FloatArray) -> FloatArray:
+        """A' y."""
+
+    def row_terms(self, x: FloatArray) -> FloatArray:
+        """|A| x."""
+
+    def column_terms(self, y: FloatArray) -> FloatArray:
+        """|A|' y."""
+
+    def largest_in_rows(self, factor: FloatArray) -> FloatArray:
+        """Largest entry of each row, of |A| with each column multiplied by a factor of at least 0."""
+
+    def objective(self, x: FloatArray) -> float:
+        """c'x + offset."""
+
+    def row_name(self, row: int) -> tuple[str, int]:
+        """(block, position in the block) of a row."""
+
+
+@dataclass(frozen=True)
+class SmallestLevelForm:
+    """The linear program of an allocation program with the smallest level for utility, without its matrix.
+
+    The same columns (x, t) and rows (time, capacity, levels) as `AllocationProgram.to_linear` makes: of a million jobs
+    the matrix takes longer to write down than prices take to solve it.
+
+    Parameters
+    ----------
+    program : AllocationProgram
+        Without side rows and rows of one's own.
+    """
+
+    program: AllocationProgram
+
+    @cached_property
+    def _blocks(self) -> Sequence[sp.csr_matrix]:
+        """All of them with nothing negative."""
+        C = self.program.classes
+        return C.member, C.usage, self.program.levels
+
+    @cached_property
+    def rows(self) -> tuple[Block, ...]:
+        """Time, capacity, levels."""
+        C = self.program.classes
+        classes, goods = len(C), len(C.capacity)
+        ends = (0, classes, classes + goods, 2 * classes + goods)
+        names = ("time", "capacity", "levels")
+        return tuple(Block(name, *at) for name, at in zip(names, pairwise(ends), strict=True))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return self.rows[-1].stop, self.program.classes.columns + 1
+
+    @cached_property
+    def row_lower(self) -> FloatArray:
+        """0 of the levels."""
+        lower = np.full(self.shape[0], -np.inf)
+        lower[self.rows[-1].slice] = 0.0
+        return lower
+
+    @cached_property
+    def row_upper(self) -> FloatArray:
+        """The time of the members, and the capacities."""
+        C = self.program.classes
+        return np.concatenate([C.count, C.capacity, np.full(len(C), np.inf)])
+
+    @cached_property
+    def lower(self) -> FloatArray:
+        """0."""
+        return np.zeros(self.shape[1])
+
+    @property
+    def implied_lower(self) -> FloatArray:
+        """0."""
+        return self.lower
+
+    @cached_property
+    def upper(self) -> FloatArray:
+        """None."""
+        return np.full(self.shape[1], np.inf)
+
+    @cached_property
+    def implied_upper(self) -> FloatArray:
+        """What the time rows leave of each column, and the highest level."""
+        return np.append(self.program.classes.limit, self.program.highest)
+
+    @cached_property
+    def cost(self) -> FloatArray:
+        """1 of the level."""
+        cost = np.zeros(self.shape[1])
+        cost[-1] = 1.0
+        return cost
+
+    @cached_property
+    def integer(self) -> BoolArray:
+        """Nothing is."""
+        return np.zeros(self.shape[1], bool)
+
+    is_integer = False
+    maximise = True
+    offset = 0.0
+
+    def activity(self, x: FloatArray) -> FloatArray:
+        """A x."""
+        parts = [np.asarray(block @ x[:-1]) for block in self._blocks]
+        parts[-1] = parts[-1] - self.program.classes.count * x[-1]
+        return np.concatenate(parts)
+
+    def pulled(self, y: FloatArray) -> FloatArray:
+        """A' y."""
+        return self._pulled(y, -1.0)
+
+    def row_terms(self, x: FloatArray) -> FloatArray:
+        """|A| x."""
+        parts = [np.asarray(block @ x[:-1]) for block in self._blocks]
+        parts[-1] = parts[-1] + self.program.classes.count * x[-1]
+        return np.concatenate(parts)
+
+    def column_terms(self, y: FloatArray) -> FloatArray:
+        """|A|' y."""
+        return self._pulled(y, 1.0)
+
+    def _pulled(self, y: FloatArray, sign: float) -> FloatArray:
+        total = np.zeros(self.shape[1])
+        for rows, block in zip(self.rows, self._blocks, strict=True):
+            total[:-1] += block.T @ y[rows.slice]
+        total[-1] = sign * float((self.program.classes.count * y[self.rows[-1].slice]).sum())
+        return total
+
+    def largest_in_rows(self, factor: FloatArray) -> FloatArray:
+        """Largest entry of each row, of |A| with each column multiplied by a factor of at least 0."""
+        largest = np.zeros(self.shape[0])
+        for rows, block in zip(self.rows, self._blocks, strict=True):
+            some = np.flatnonzero(np.diff(block.indptr))
+            if len(some):
+                terms = block.data * factor[block.indices]
+                largest[rows.start + some] = np.maximum.reduceat(terms, block.indptr[some])
+        levels = self.rows[-1].slice
+        largest[levels] = np.maximum(largest[levels], self.program.classes.count * factor[-1])
+        return largest
+
+    def objective(self, x: FloatArray) -> float:
+        """The level."""
+        return float(x[-1])
+
+    def row_name(self, row: int) -> tuple[str, int]:
+        """(block, position in the block) of a row."""
+        block = next(block for block in self.rows if block.start <= row < block.stop)
+        return block.name, row - block.start
