@@ -13,6 +13,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.choice import pick, pick_for_allocation, pick_for_timeline, require_all
+from optsched.cleaning import checked_point, cleaned
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.infeasibility import analyst_of, conflicting_rows, least_violation, refuse_refuted
 from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
@@ -179,7 +180,7 @@ class Engine:
             values = self.run(session)
             if values.x is None or values.termination in NO_OPTIMUM:
                 return self.without_point(arrays, values, None, session)
-            x = self._point(values.x, arrays.shape[1])
+            x = checked_point(values.x, arrays.shape[1], self.name)
             x = x if clean is None else clean(x)
             return self.certified(arrays, values, x, x, arrays.objective(x), values.y, zero=True)
 
@@ -265,7 +266,7 @@ class Engine:
         if values.x is None:
             return self.without_point(program.requirements, values, program, None)
         assert values.y is not None and cones.linear is not None
-        x = self.cleaned(program, values)
+        x = cleaned(program, values, self.name)
         if values.termination in STOPPED and not np.isfinite(program.value(x)):
             return self.nothing_found(values)  # some job has nothing yet: such a point is worth nothing
         linear = cones.linear.duals(values.y, cones.maximise)
@@ -285,36 +286,10 @@ class Engine:
         self, program: AllocationProgram, arrays: LinearForm, values: Values, y: FloatArray | None
     ) -> Outcome:
         """The outcome of a point of the lowered program."""
-        x = self.cleaned(program, values)
+        x = cleaned(program, values, self.name)
         if isinstance(arrays, LinearArrays):
             y = program.polished(arrays, y)
         return self.certified(arrays, values, x, program.complete(x), program.value(x), y, program=program)
-
-    def cleaned(self, program: AllocationProgram, values: Values) -> FloatArray:
-        """Totals of the class columns from a solver's point: without its noise, repaired if it was stopped."""
-        from optsched.solution.allocation import Allocation
-
-        assert values.x is not None
-        raw = self._point(program.allocation_of(values.x), program.classes.columns)
-        raw = np.minimum(raw, program.limit)
-        x = program.restored(Allocation.cleaned(program.classes, raw, program.integral).x, raw)
-        if program.free_to_lift and values.objective is not None and np.isfinite(values.objective):
-            lifted = program.lifted(x, values.objective)
-            x = lifted if program.value(lifted) > program.value(x) else x
-        if values.termination in (*STOPPED, Termination.IMPRECISE):
-            x = program.repaired(x)
-            even = program.even()  # simplex may stop where some job has nothing: an even split is better then
-            if program.free_to_lift and program.value(even) > program.value(x):
-                x = even
-        if program.integral and (program.classes.member @ x > program.classes.count).any():
-            raise SolverCrashed(f"solver {self.name} returned a point in which a whole job runs twice")
-        return x
-
-    def _point(self, x: FloatArray, columns: int) -> FloatArray:
-        """The first columns of a solver's point, which must be there and finite."""
-        if x.ndim != 1 or len(x) < columns or not np.isfinite(x[:columns]).all():
-            raise SolverCrashed(f"solver {self.name} returned a point with infinite or missing entries")
-        return x[:columns]
 
     def certified(
         self,

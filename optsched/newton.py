@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.cleaning import cleaned
 from optsched.engine import Engine
 from optsched.outcome import NO_OPTIMUM, Outcome
 from optsched.program import AllocationProgram, LinearArrays
@@ -38,7 +39,7 @@ def _solve(engine: Engine, program: AllocationProgram, arrays: LinearArrays, sol
             break  # stopped: the best point so far, with the bound of the tangent before
         told = arrays.objective(values.x)
         stalled, bound = told >= bound * (1.0 - STALLED), min(told, bound)
-        x = engine.cleaned(program, values)
+        x = cleaned(program, values, engine.name)
         better = program.value(x) > value
         best = values if best is None or better else replace(values, x=best.x)
         value = max(value, program.value(x))
@@ -46,7 +47,7 @@ def _solve(engine: Engine, program: AllocationProgram, arrays: LinearArrays, sol
             break
         arrays = engine.build(partial(_tangent, program, min(bound, program.highest)))
         session.become(arrays)
-    x = engine.cleaned(program, replace(best, objective=value))
+    x = cleaned(program, replace(best, objective=value), engine.name)
     value = program.value(x)
     arrays = program.tangent(x).arrays
     best = replace(best, objective=value, y=_scaled_to(arrays, best.y))

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from optsched.conformance import conic, integer, limits, linear, sessions, timeline
+from optsched.conformance import allocation, conic, integer, limits, linear, sessions, timeline
 from optsched.conformance.case import Case, Failed, Result, Skipped, Subject, Verdict
 from optsched.errors import OptschedError
 from optsched.registry import load_solver
-from optsched.solvers import Solver
+from optsched.solvers import Capability, Solver
 
 BANKS: Mapping[str, tuple[Case, ...]] = {
     "linear": linear.CASES,
@@ -19,8 +19,13 @@ BANKS: Mapping[str, tuple[Case, ...]] = {
     "sessions": sessions.CASES,
     "limits": limits.CASES,
     "timeline": timeline.CASES,
+    "allocation": allocation.CASES,
 }
 """All cases, bank by bank. A further kind of program is a further bank."""
+OF_ROWS = frozenset({"linear", "integer", "sessions", "limits"})
+"""Banks of programs in rows and columns."""
+ROWS = frozenset({Capability.CONTINUOUS, Capability.INTEGER})
+NO_ROWS = "does not take rows and columns"
 
 
 def check_solver(solver: str | type[Solver], banks: Sequence[str] | None = None) -> list[Result]:
@@ -58,11 +63,13 @@ def checks(solver: str | type[Solver], banks: Sequence[str] | None = None) -> It
 def check_case(item: Case, bank: str, solver: type[Solver]) -> Result:
     """Run a solver through one case."""
     started = time.perf_counter()
-    verdict, reason = _verdict(item, solver)
+    verdict, reason = _verdict(item, bank, solver)
     return Result(item.name, bank, verdict, reason, time.perf_counter() - started)
 
 
-def _verdict(item: Case, solver: type[Solver]) -> tuple[Verdict, str]:
+def _verdict(item: Case, bank: str, solver: type[Solver]) -> tuple[Verdict, str]:
+    if bank in OF_ROWS and not solver.capabilities & ROWS:
+        return Verdict.SKIPPED, NO_ROWS
     missing = sorted(capability.value for capability in item.needs - solver.capabilities)
     if missing:
         return Verdict.SKIPPED, f"does not claim {', '.join(missing)}"

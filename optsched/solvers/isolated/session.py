@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.program import ConicProgram, LinearArrays, TimelineProgram
+from optsched.program import AllocationProgram, ConicProgram, LinearArrays, TimelineProgram
 from optsched.solution.values import Basis, Values
 from optsched.solvers.base import Limits, Session, Solver
 from optsched.solvers.isolated.messages import Address, Change
@@ -127,6 +127,7 @@ class IsolatedSolver(Solver):
 
     process: ClassVar[SolverProcess]
     address: ClassVar[Address]
+    original: ClassVar[type[Solver]]
 
     @staticmethod
     def of(original: type[Solver], process: SolverProcess) -> type[IsolatedSolver]:
@@ -139,6 +140,7 @@ class IsolatedSolver(Solver):
             "optional": original.optional,
             "process": process,
             "address": Address.of(original),
+            "original": original,
         }
         return type(f"Isolated{original.__name__}", (IsolatedSolver,), attributes)
 
@@ -150,6 +152,15 @@ class IsolatedSolver(Solver):
     def open(self, program: LinearArrays) -> Session:
         """A session; what the solver refuses about the program, it refuses at the first run."""
         return IsolatedSession(program, type(self))
+
+    @classmethod
+    def refuses(cls, program: AllocationProgram) -> str | None:
+        """Why the solver does not take an allocation program as it is; None if it does."""
+        return cls.original.refuses(program)
+
+    def solve_allocation(self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None) -> Values:
+        """In this process: such solvers are of the library, and look at the clock between passes."""
+        return self.original().solve_allocation(program, limits, start)
 
     def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:
         """Solve a conic program in the process."""

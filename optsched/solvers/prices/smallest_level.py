@@ -58,7 +58,7 @@ class Equilibrium:
     prices : FloatArray, shape (R,)
         What one more of each resource adds to the level.
     slope, rent : FloatArray, shape (K,)
-        Duals of the levels and of the time of each class, for all its members together.
+        Duals of the levels and of the time of each class.
     passes, rounds : int
     finished : bool
         Whether the gap is closed; otherwise a limit of passes, of time or the user ended the search.
@@ -207,7 +207,7 @@ class Search:
         else:
             response = self.oracle.ask(self.prices, self.at)
             prices = self.prices / response.slope
-            slope, rent = (market.weight * part / response.slope for part in (self.oracle.slope, self.oracle.rent))
+            slope, rent = (market.amount * part / response.slope for part in (self.oracle.slope, self.oracle.rent))
         unit = market.unit
         return Equilibrium(
             market.worth(x) * unit, self.bound * unit, x, prices * unit, slope, rent * unit, self.oracle.asked,
@@ -237,7 +237,8 @@ def _critical(market: Market) -> tuple[FloatArray, FloatArray, FloatArray]:
     best = market.level.max(axis=1)
     held = int(best.argmin())
     slope, rent = np.zeros(len(market)), np.zeros(len(market))
-    slope[held], rent[held] = 1.0, best[held]
+    members = float(market.weight[held] / market.amount[held])
+    slope[held], rent[held] = 1.0 / members, best[held] / members
     return np.zeros(len(market.capacity)), slope, rent
 
 

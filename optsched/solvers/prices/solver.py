@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from importlib.metadata import version
 from typing import ClassVar
 
 import numpy as np
@@ -28,9 +29,7 @@ class Prices(Solver):
     @classmethod
     def version(cls) -> str:
         """Version of optsched, whose own it is."""
-        import optsched
-
-        return optsched.__version__
+        return version("optsched")
 
     def open(self, program: LinearArrays) -> Session:
         """Refused: rows and columns do not say who buys what."""

@@ -1,0 +1,39 @@
+"""What a solver's point means: totals of columns without its noise, repaired where it was stopped."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.errors import SolverCrashed
+from optsched.outcome import STOPPED
+from optsched.program import AllocationProgram
+from optsched.solution.values import Termination, Values
+
+
+def checked_point(x: FloatArray, columns: int, solver: str) -> FloatArray:
+    """The first columns of a solver's point, which must be there and finite."""
+    if x.ndim != 1 or len(x) < columns or not np.isfinite(x[:columns]).all():
+        raise SolverCrashed(f"solver {solver} returned a point with infinite or missing entries")
+    return x[:columns]
+
+
+def cleaned(program: AllocationProgram, values: Values, solver: str) -> FloatArray:
+    """Totals of the class columns from a solver's point: without its noise, repaired if it was stopped."""
+    from optsched.solution.allocation import Allocation
+
+    assert values.x is not None
+    raw = checked_point(program.allocation_of(values.x), program.classes.columns, solver)
+    raw = np.minimum(raw, program.limit)
+    x = program.restored(Allocation.cleaned(program.classes, raw, program.integral).x, raw)
+    if program.free_to_lift and values.objective is not None and np.isfinite(values.objective):
+        lifted = program.lifted(x, values.objective)
+        x = lifted if program.value(lifted) > program.value(x) else x
+    if values.termination in (*STOPPED, Termination.IMPRECISE):
+        x = program.repaired(x)
+        even = program.even()  # simplex may stop where some job has nothing: an even split is better then
+        if program.free_to_lift and program.value(even) > program.value(x):
+            x = even
+    if program.integral and (program.classes.member @ x > program.classes.count).any():
+        raise SolverCrashed(f"solver {solver} returned a point in which a whole job runs twice")
+    return x
