@@ -80,6 +80,10 @@ class Market:
     def _by_column(self) -> sp.csc_matrix:
         return self.usage.tocsc()
 
+    def levels_at(self, places: Places) -> FloatArray:
+        """Level of each class in a place; 0 at -1, the origin."""
+        return np.where(places >= 0, self.level[np.arange(len(self)), places], 0.0)
+
     def costs(self, prices: FloatArray) -> FloatArray:
         """What a unit of a member's time costs in each place, shape (K, w), or one row for all where that is alike."""
         if self.good is not None:

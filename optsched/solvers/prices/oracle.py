@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.solvers.prices.kernels import compiled
-from optsched.solvers.prices.market import Market, Point
+from optsched.solvers.prices.market import Market, Places, Point
 
 SLACK = 1e-13
 """Relative distance below a segment at which a point counts as on it: without it rounding makes the search cycle."""
 CHUNK = 32768
 """Classes that are walked through together by numpy: their rows stay in the cache."""
+REMEMBERED = 250_000
+"""Classes up to which responses remember their segments."""
 COMPILED = 50_000
 """Entries of the level table from which the compiled walk is worth its start."""
 
@@ -47,6 +49,9 @@ class Response:
         No smallest level is higher.
     point : Point, optional
         The allocation, where it is not the oracle's answer to the prices.
+    ends : pair of arrays of int, shape (K,) each, optional
+        Lower and upper places, where there are not too many classes to remember them: at ties another search may end in
+        others.
     """
 
     prices: FloatArray
@@ -56,6 +61,7 @@ class Response:
     rent: float
     bound: float
     point: Point | None = None
+    ends: tuple[Places, Places] | None = None
 
 
 class Oracle:
@@ -103,7 +109,8 @@ class Oracle:
         else:
             demand = np.bincount(market.good, taken, len(market.capacity)).astype(np.float64)
         bound = (float(prices @ market.capacity) + rent) / slope if slope > 0 else np.inf
-        return Response(prices, level, demand, slope, rent, bound)
+        ends = (self.lower.copy(), self.upper.copy()) if len(market) <= REMEMBERED else None
+        return Response(prices, level, demand, slope, rent, bound, None, ends)
 
     @property
     def low(self) -> FloatArray:
@@ -112,8 +119,21 @@ class Oracle:
 
     def ends(self) -> tuple[FloatArray, FloatArray]:
         """Levels of the two ends of the segments, shape (K,) each."""
-        rows, level = np.arange(len(self.market)), self.market.level
-        return np.where(self.lower >= 0, level[rows, self.lower], 0.0), level[rows, self.upper]
+        return self.market.levels_at(self.lower), self.market.levels_at(self.upper)
+
+    def recall(self, response: Response) -> FloatArray:
+        """The allocation of a response, as totals of the program's columns; asked again where it is not remembered."""
+        market = self.market
+        if response.ends is None:
+            self.ask(response.prices, response.level)
+            lower, upper = self.lower, self.upper
+        else:
+            lower, upper = response.ends
+        low, high = market.levels_at(lower), market.levels_at(upper)
+        share = (response.level - low) / (high - low)
+        return market.spread(
+            lower, upper, market.weight * np.where(lower >= 0, 1.0 - share, 0.0), market.weight * share
+        )
 
     def _search(self, part: slice, cost: FloatArray, level: float, warm: bool, margins: bool) -> None:
         """Walk down to the hull for some classes at once: the point most below a segment becomes an end of it."""

@@ -29,6 +29,8 @@ log = logging.getLogger("optsched")
 
 COARSE = 2e-4
 EXACT = 1e-10
+CLOSED = 1e-9
+"""Relative gap of an answer that is called optimal."""
 PASSES = 150
 """Passes of the first phase at most."""
 ROUNDS = 12
@@ -208,10 +210,10 @@ class Search:
             response = self.oracle.ask(self.prices, self.at)
             prices = self.prices / response.slope
             slope, rent = (market.amount * part / response.slope for part in (self.oracle.slope, self.oracle.rent))
-        unit = market.unit
+        unit, level = market.unit, market.worth(x)
         return Equilibrium(
-            market.worth(x) * unit, self.bound * unit, x, prices * unit, slope, rent * unit, self.oracle.asked,
-            self.rounds, self.gap <= EXACT,
+            level * unit, self.bound * unit, x, prices * unit, slope, rent * unit, self.oracle.asked,
+            self.rounds, self.bound <= level * (1.0 + CLOSED),
         )  # fmt: skip
 
     def _mixture(self) -> FloatArray:
@@ -219,16 +221,9 @@ class Search:
         market = self.market
         x = np.zeros(market.usage.shape[1])
         for part, proposal in zip(self.master.part.tolist(), self.master.proposals, strict=False):
-            if part <= 0 or proposal.level <= 0:
-                continue
-            if proposal.point is not None:
-                x += part * proposal.point.totals(market)
-                continue
-            oracle = self.oracle
-            oracle.ask(proposal.prices, proposal.level)
-            x += part * market.spread(
-                oracle.lower, oracle.upper, market.weight * oracle.low, market.weight * oracle.share
-            )
+            if part > 0 and proposal.level > 0:
+                totals = self.oracle.recall(proposal) if proposal.point is None else proposal.point.totals(market)
+                x += part * totals
         return x
 
 
