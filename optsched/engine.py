@@ -193,14 +193,7 @@ class Engine:
         """
         as_it_is = self._as_it_is(program)
         if as_it_is is not None:
-            return self.tried_twice(
-                lambda solver=None: (
-                    self._solve_as_it_is(program, *as_it_is)
-                    if solver is None
-                    else self._solve_once(program, self.build(lambda: program.to_linear().arrays), solver)
-                ),
-                lambda outcome: outcome,
-            )
+            return self._solve_as_it_is(program, *as_it_is)
         if program.conic:
             return self._solve_conic(program)
         arrays = self.build(lambda: program.to_linear().arrays)
@@ -255,9 +248,14 @@ class Engine:
         return None if picked is None or self.load(picked[0]).refuses(program) is not None else picked
 
     def _solve_as_it_is(self, program: AllocationProgram, name: str, reason: str) -> Outcome:
-        solver = self._choose(self.load(name), reason)
-        values = self.record(solver().solve_allocation(program, self.limits_left()))
-        return self.certified_allocation(program, SmallestLevelForm(program), values, values.y)
+        def once(other: str | None = None) -> Outcome:
+            if other is not None:
+                return self._solve_once(program, self.build(lambda: program.to_linear().arrays), other)
+            solver = self._choose(self.load(name), reason)
+            values = self.record(solver().solve_allocation(program, self.limits_left()))
+            return self.certified_allocation(program, SmallestLevelForm(program), values, values.y)
+
+        return self.tried_twice(once, lambda outcome: outcome)
 
     def _solve_conic(self, program: AllocationProgram) -> Outcome:
         solver = self.choose(rows=len(program.classes), integer=program.integral, conic=True)

@@ -86,6 +86,6 @@ def test_what_would_crash_is_refused(reference: dict[str, Any]) -> None:
 def test_everything_answers(reference: dict[str, Any]) -> None:
     here = {item["name"] for item in reference["solvers"] if item["version"] is not None}
     assert here >= {"highs", "glop", "scip", "cp-sat", "cbc", "scs", "clarabel", "pulp:HiGHS", "cvxpy:HIGHS"}
-    assert {key.split(",")[0] for key in reference["answers"]} == here
+    assert {key.split(",")[0] for key in reference["answers"]} == here - {"prices"}  # which takes no rows
     for key, (status, value) in reference["answers"].items():
         assert status == "optimal" and value == (52.0 if "integer" in key else 11.0), key
