@@ -10,6 +10,9 @@ from optsched.outcome import STOPPED
 from optsched.program import AllocationProgram
 from optsched.solution.values import Termination, Values
 
+CLOSE = 1.0 - 1e-12
+"""Part of the level that a solver states, from which a point is not worth lifting."""
+
 
 def checked_point(x: FloatArray, columns: int, solver: str) -> FloatArray:
     """The first columns of a solver's point, which must be there and finite."""
@@ -26,8 +29,9 @@ def cleaned(program: AllocationProgram, values: Values, solver: str) -> FloatArr
     raw = checked_point(program.allocation_of(values.x), program.classes.columns, solver)
     raw = np.minimum(raw, program.limit)
     x = program.restored(Allocation.cleaned(program.classes, raw, program.integral).x, raw)
-    if program.free_to_lift and values.objective is not None and np.isfinite(values.objective):
-        lifted = program.lifted(x, values.objective)
+    stated = values.objective
+    if program.free_to_lift and stated is not None and np.isfinite(stated) and program.value(x) < stated * CLOSE:
+        lifted = program.lifted(x, stated)
         x = lifted if program.value(lifted) > program.value(x) else x
     if values.termination in (*STOPPED, Termination.IMPRECISE):
         x = program.repaired(x)

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from optsched.arrays import IntArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, LinearArrays, Ratio
-from optsched.solution.certificate import dual_bound, is_bounded, row_sizes
+from optsched.solution.certificate import dual_bound, is_bounded
 from optsched.solution.explanation import Conflict, describe_row
 from optsched.solution.values import Termination
 from optsched.solvers import Limits, Session, Solver
@@ -110,7 +110,7 @@ def elastic_relaxation(arrays: LinearArrays) -> LinearArrays:
     rows, columns = arrays.shape
     above = np.flatnonzero(np.isfinite(arrays.row_upper))
     below = np.flatnonzero(np.isfinite(arrays.row_lower))
-    size = row_sizes(arrays)
+    size = arrays.sizes
     size = np.where(size > 0, size, 1.0)
     scale = np.concatenate([-size[above], size[below]])
     count = len(scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -82,6 +83,11 @@ class LinearArrays:
         """A with the signs of its entries taken away."""
         return sp.csc_matrix((np.abs(self.A.data), self.A.indices, self.A.indptr), shape=self.shape)
 
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
+        return row_sizes(self.row_lower, self.row_upper, self.implied_lower, self.implied_upper, self.largest_in_rows)
+
     def largest_in_rows(self, factor: FloatArray) -> FloatArray:
         """Largest entry of each row, of A with each column multiplied by a factor of at least 0; shape (M,)."""
         largest = np.zeros(self.shape[0])
@@ -127,6 +133,20 @@ class LinearArrays:
             if block.start <= row < block.stop:
                 return block.name, row - block.start
         raise IndexError(row)
+
+
+def row_sizes(
+    row_lower: FloatArray,
+    row_upper: FloatArray,
+    implied_lower: FloatArray,
+    implied_upper: FloatArray,
+    largest_in_rows: Callable[[FloatArray], FloatArray],
+) -> FloatArray:
+    """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
+    sides = [np.where(np.isfinite(side), np.abs(side), 0.0) for side in (row_lower, row_upper)]
+    reach = np.maximum(np.abs(implied_lower), np.abs(implied_upper))
+    unit = np.minimum(1.0, np.where(np.isfinite(reach), reach, 1.0))
+    return np.asarray(np.maximum(np.maximum(*sides), largest_in_rows(unit)))
 
 
 def next_named(blocks: tuple[Block, ...], name: str) -> Block:

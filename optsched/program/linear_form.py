@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray
-from optsched.program.arrays import Block
+from optsched.program.arrays import Block, row_sizes
 
 if TYPE_CHECKING:
     from optsched.program.allocation import AllocationProgram
@@ -88,8 +88,9 @@ class LinearForm(Protocol):
     def column_terms(self, y: FloatArray) -> FloatArray:
         """|A|' y."""
 
-    def largest_in_rows(self, factor: FloatArray) -> FloatArray:
-        """Largest entry of each row, of |A| with each column multiplied by a factor of at least 0."""
+    @property
+    def sizes(self) -> FloatArray:
+        """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
 
     def objective(self, x: FloatArray) -> float:
         """c'x + offset."""
@@ -208,6 +209,11 @@ class SmallestLevelForm:
             total[:-1] += block.T @ y[rows.slice]
         total[-1] = sign * float((self.program.classes.count * y[self.rows[-1].slice]).sum())
         return total
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
+        return row_sizes(self.row_lower, self.row_upper, self.lower, self.implied_upper, self.largest_in_rows)
 
     def largest_in_rows(self, factor: FloatArray) -> FloatArray:
         """Largest entry of each row, of |A| with each column multiplied by a factor of at least 0."""

@@ -84,21 +84,13 @@ def row_violations(arrays: LinearForm, x: FloatArray) -> FloatArray:
     """
     activity = arrays.activity(x)
     violation = np.maximum(np.maximum(arrays.row_lower - activity, activity - arrays.row_upper), 0.0)
-    size = np.maximum(arrays.row_terms(np.abs(x)), row_sizes(arrays))
+    size = np.maximum(arrays.row_terms(np.abs(x)), arrays.sizes)
     return np.asarray(np.divide(violation, size, out=np.where(violation > 0, np.inf, 0.0), where=size > 0))
-
-
-def row_sizes(arrays: LinearForm) -> FloatArray:
-    """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
-    sides = [np.where(np.isfinite(side), np.abs(side), 0.0) for side in (arrays.row_lower, arrays.row_upper)]
-    reach = np.maximum(np.abs(arrays.implied_lower), np.abs(arrays.implied_upper))
-    unit = np.minimum(1.0, np.where(np.isfinite(reach), reach, 1.0))
-    return np.asarray(np.maximum(np.maximum(*sides), arrays.largest_in_rows(unit)))
 
 
 def without_noise(y: FloatArray, arrays: LinearForm) -> FloatArray:
     """Duals whose rows weigh less than 1e-12 of the heaviest are rounding; the bound is made without them."""
-    weight = np.abs(y) * row_sizes(arrays)
+    weight = np.abs(y) * arrays.sizes
     return np.where(weight < 1e-12 * weight.max(initial=0.0), 0.0, y)
 
 
@@ -135,21 +127,23 @@ def dual_bound(arrays: LinearForm, y: FloatArray) -> float | None:
     multipliers = np.where(np.isneginf(arrays.row_lower), np.maximum(multipliers, 0.0), multipliers)
     side = np.where(multipliers > 0, arrays.row_upper, arrays.row_lower)
     active = multipliers != 0
-    rows = float(multipliers[active] @ side[active])
+    rows = float((multipliers[active] * side[active]).sum())
     reduced = sign * arrays.cost - arrays.pulled(multipliers)
     reach = np.where(reduced > 0, arrays.implied_upper, arrays.implied_lower)
-    terms = np.abs(arrays.cost) + arrays.column_terms(np.abs(multipliers))
-    noise = np.isinf(reach) & (np.abs(reduced) <= NOISE * terms)
-    active = (reduced != 0) & ~noise
+    active = reduced != 0
+    endless = active & np.isinf(reach)
+    if endless.any():
+        terms = np.abs(arrays.cost) + arrays.column_terms(np.abs(multipliers))
+        active &= ~(endless & (np.abs(reduced) <= NOISE * terms))
     if not np.isfinite(reach[active]).all():
         return None
-    bound = sign * (rows + float(reduced[active] @ reach[active])) + arrays.offset
+    bound = sign * (rows + float((reduced[active] * reach[active]).sum())) + arrays.offset
     return bound if np.isfinite(bound) else None
 
 
 def proved_by_nothing(arrays: LinearForm, value: float, bound: float) -> bool:
     """Whether an interior point's noise for duals proves less than no duals at all, which prove the value exactly."""
-    return bound != value and dual_bound(arrays, np.zeros(arrays.shape[0])) == value == arrays.offset
+    return bound != value and value == arrays.offset and dual_bound(arrays, np.zeros(arrays.shape[0])) == value
 
 
 def dual_residual(arrays: LinearForm, y: FloatArray) -> float:
