@@ -27,7 +27,7 @@ from optsched.solvers.prices.polish import polish, undecided
 
 log = logging.getLogger("optsched")
 
-COARSE = 2e-4
+COARSE = 2e-5
 EXACT = 1e-10
 CLOSED = 1e-9
 """Relative gap of an answer that is called optimal."""
@@ -35,9 +35,9 @@ PASSES = 150
 """Passes of the first phase at most."""
 ROUNDS = 12
 """Rounds of the second phase at most."""
-CUTS = 25
-"""Cuts between two rounds of which the second did not lower the bound."""
-STEADY = 0.6
+CUTS = 6
+"""Cuts between two rounds after one that did not lower the bound, and one more for each resource."""
+STEADY = 0.8
 """Part of the best prices in the prices that are asked next; the rest are the master's."""
 STEPS = (1.0, 0.4, 0.16, 0.064)
 """Parts of the way from the best prices to those of the small program that are tried."""
@@ -190,7 +190,7 @@ class Search:
         return False
 
     def _cut(self) -> None:
-        for _ in range(CUTS):
+        for _ in range(CUTS + len(self.market.capacity)):
             prices = self.master.solve()
             self.level = max(self.level, self.master.value)
             if self.gap <= EXACT or self.stopped:
