@@ -8,6 +8,8 @@ from optsched.solvers import Capability, Solver
 
 LARGE_LP = 3000
 """Rows from which a cold linear program goes to an interior-point method."""
+MANY = 4000
+"""Different jobs up to which round after round is solved from the basis before."""
 TIME_INDEXED = 50_000
 """Columns up to which a timeline program with costs of ends is solved indexed by time."""
 
@@ -39,12 +41,14 @@ def pick(
 def pick_for_allocation(program: AllocationProgram, *, start: bool, basis: bool) -> tuple[str, str] | None:
     """(solver, reason) of a back-end that may take an allocation program as it is; None for rows and columns.
 
-    Prices are exact, and faster the more jobs differ; of a small program a vertex is as fast, and can be started from.
+    Prices are exact, and faster the more jobs differ; of a small program a vertex is as fast. Where a ``basis`` is
+    known or wanted for the next program, simplex that starts from it is faster up to `MANY` different jobs.
     """
-    rows = 2 * len(program.classes) + len(program.classes.capacity)
-    if rows <= LARGE_LP or start or basis:
+    count = len(program.classes)
+    rows = 2 * count + len(program.classes.capacity)
+    if rows <= LARGE_LP or start or (basis and count <= MANY):
         return None
-    return "prices", f"cold allocation of {len(program.classes)} different jobs, by prices of the resources"
+    return "prices", f"allocation of {count} different jobs, by prices of the resources"
 
 
 def pick_for_timeline(program: TimelineProgram) -> tuple[str, str]:

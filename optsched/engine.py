@@ -252,7 +252,9 @@ class Engine:
             if other is not None:
                 return self._solve_once(program, self.build(lambda: program.to_linear().arrays), other)
             solver = self._choose(self.load(name), reason)
-            values = self.record(solver().solve_allocation(program, self.limits_left()))
+            start = self.bases.first_prices(program.classes)
+            values = self.record(solver().solve_allocation(program, self.limits_left(), start))
+            self.bases.last_prices(program.classes, values)
             return self.certified_allocation(program, SmallestLevelForm(program), values, values.y)
 
         return self.tried_twice(once, lambda outcome: outcome)

@@ -1,4 +1,4 @@
-"""A simplex basis with labels: what the optimum of one program says of where to start on the next one.
+"""A simplex basis or prices with labels: what the optimum of one program says of where to start on the next one.
 
 Jobs come and go between rounds, and classes, columns and rows are numbered anew. A basis is therefore kept with what
 its columns and rows stand for, as plain data: a solver that starts from it needs nothing else of the round before.
@@ -7,12 +7,13 @@ its columns and rows stand for, as plain data: a solver that starts from it need
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from optsched.arrays import AnyArray, IntArray, gathered, group_rows
+from optsched.arrays import AnyArray, FloatArray, IntArray, gathered, group_rows
 from optsched.candidates import Classes
+from optsched.candidates.classes import LABELS
 from optsched.program import LinearArrays
 from optsched.solution.values import BASIC, LOWER, Basis, Termination, Values
 from optsched.solvers import Capability, Session, Solver
@@ -35,12 +36,22 @@ class WarmStart:
         What each class column stands for: its classes and its configuration (`Classes.configuration_labels`).
     columns, rows : mapping of the name of a block to IntArray
         Status codes of its columns or rows.
+    prices : mapping of the name of a resource to float
+        Where prices solved the program; there is no basis then.
     """
 
     of_job: IntArray
     column: IntArray
     columns: Mapping[str, IntArray]
     rows: Mapping[str, IntArray]
+    prices: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, classes: Classes, prices: FloatArray) -> WarmStart:
+        """The prices of the resources of a program over these classes."""
+        nobody, nothing = np.full(len(classes.of_job), -1, np.int64), np.zeros((0, 2 + LABELS), np.int64)
+        named = zip(classes.resources.names, prices.tolist(), strict=True)
+        return cls(nobody, nothing, {}, {}, {name: price for name, price in named if price > 0})
 
     @classmethod
     def of(cls, classes: Classes, arrays: LinearArrays, basis: Basis) -> WarmStart:
@@ -126,10 +137,28 @@ class Bases:
             return
         if self.warm is None:
             self.words = "cold: there is no basis yet"
+        elif self.warm.prices:
+            self.words = "cold: the program before was solved by prices"
         elif not self.words:
             basis, self.words = self.warm.basis(classes, session.arrays)
             session.set_start(basis)
         self._first = (session, classes)
+
+    def first_prices(self, classes: Classes) -> FloatArray | None:
+        """Prices to start from, of the resources of a program over these classes; None without any."""
+        if self.warm is None and not self.keep:
+            return None
+        if self.warm is None or not self.warm.prices:
+            self.words = "cold: there are no prices yet"
+            return None
+        known = [self.warm.prices.get(name, 0.0) for name in classes.resources.names]
+        self.words = f"prices of {sum(price > 0 for price in known)} of {len(known)} resources known"
+        return np.array(known)
+
+    def last_prices(self, classes: Classes, values: Values) -> None:
+        """Keep the prices in which the first run ended; ``values`` are of the lowered program's rows."""
+        if self.keep and self.ended is None and values.y is not None and values.termination is Termination.OPTIMAL:
+            self.ended = WarmStart.at(classes, values.y[len(classes) :][: len(classes.capacity)])
 
     def end(self, session: Session, values: Values) -> None:
         """Keep the basis in which the first run of a session ended."""

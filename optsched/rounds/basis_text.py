@@ -24,6 +24,8 @@ def basis_text(warm: WarmStart, names: Sequence[str]) -> str:
     """A basis, of which jobs are known by these names, as text."""
     blocks: dict[str, Mapping[str, AnyArray]] = {"columns": warm.columns, "rows": warm.rows}
     header: dict[str, Any] = {"jobs": list(names)} | {kind: list(found) for kind, found in blocks.items()}
+    if warm.prices:
+        header["prices"] = dict(warm.prices)
     arrays: dict[str, AnyArray] = {
         "header": np.frombuffer(json.dumps(header).encode(), np.uint8), "of_job": warm.of_job, "column": warm.column,
     }  # fmt: skip
@@ -51,8 +53,9 @@ def read_basis(text: str, row: Mapping[str, int]) -> WarmStart:
         for name, found in zip(known, of_job.tolist(), strict=True):
             if name in row:
                 mine[row[name]] = found
-        return WarmStart(mine, _whole(arrays["column"], 2), blocks["columns"], blocks["rows"])
-    except (ValueError, LookupError, TypeError, binascii.Error):
+        prices = {str(name): _price(value) for name, value in header.get("prices", {}).items()}
+        return WarmStart(mine, _whole(arrays["column"], 2), blocks["columns"], blocks["rows"], prices)
+    except (ValueError, LookupError, TypeError, AttributeError, binascii.Error):
         raise InvalidInput("basis", show(text), "null, or the text that a state was written with") from None
 
 
@@ -60,3 +63,9 @@ def _whole(array: AnyArray, dimensions: int) -> AnyArray:
     if array.dtype != np.int64 or array.ndim != dimensions:
         raise ValueError("an array of another type")
     return array
+
+
+def _price(value: Any) -> float:
+    if not isinstance(value, float) or not 0.0 < value < np.inf:
+        raise ValueError("no price")
+    return value

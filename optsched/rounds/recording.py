@@ -94,7 +94,7 @@ def state_parts(
     warm = state.warm
     if warm is not None:
         arrays |= {"warm.of_job": warm.of_job, "warm.column": warm.column}
-        document["warm"] = {"columns": list(warm.columns), "rows": list(warm.rows)}
+        document["warm"] = {"columns": list(warm.columns), "rows": list(warm.rows), "prices": dict(warm.prices)}
         for kind, blocks in (("columns", warm.columns), ("rows", warm.rows)):
             arrays |= {f"warm.{kind}.{number}": part for number, part in enumerate(blocks.values())}
     return document, arrays
@@ -116,7 +116,10 @@ def read_state(document: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> R
             kind: {name: arrays[f"warm.{kind}.{number}"] for number, name in enumerate(document["warm"][kind])}
             for kind in ("columns", "rows")
         }
-        warm = WarmStart(arrays["warm.of_job"], arrays["warm.column"], blocks["columns"], blocks["rows"])
+        warm = WarmStart(
+            arrays["warm.of_job"], arrays["warm.column"], blocks["columns"], blocks["rows"],
+            document["warm"].get("prices", {}),
+        )  # fmt: skip
     return RoundState(
         instance=from_npz(arrays["instance"].tobytes()),
         policy=RoundPolicy.model_validate(document["policy"]),
