@@ -46,7 +46,7 @@ def test_a_page_of_what_is_kept(run: Any, trace: str) -> None:
         done = run("simulate", trace, "-p", "fifo", "--keep", "runs", "-o", "rows.csv", "--page", name)
         assert done.code == 0 and f"{name} written" in done.out
         assert "fifo" in Path(name).read_text()
-    assert "1 of 1 task has a row in rows.jsonl" in done.err
+    assert "1 of 1 tasks have a row in rows.jsonl" in done.err
 
 
 def test_machine_readable_by_a_policy_file(run: Any, trace: str) -> None:
