@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, ranges
 from optsched.candidates.columns import KindColumns
@@ -226,7 +225,12 @@ class Classes:
     def sure_factor(self) -> FloatArray:
         """Part of its median rate that each column reaches with probability q, shape (N,): exp(-z_q log_sd)."""
         quantile = self.candidates.quantile
-        z = 0.0 if quantile is None else float(ndtri(quantile))
+        if quantile is None:
+            z = 0.0
+        else:
+            from scipy.special import ndtri  # takes long to load, and few ask for a probability
+
+            z = float(ndtri(quantile))
         return np.exp(-z * self.candidates.columns.log_sd[self.kind_column])
 
     @property

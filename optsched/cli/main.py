@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
@@ -103,6 +104,12 @@ def build_app() -> typer.Typer:
     return app
 
 
+@cache
+def _command() -> Any:
+    """The application as a command, built once: it takes longer than most command lines run."""
+    return get_command(build_app())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line (default: the program's own); returns the exit code."""
     _prepare_streams()
@@ -131,7 +138,7 @@ def _prepare_streams() -> None:
 def _run(arguments: list[str]) -> int:
     shell = Shell(debug="--debug" in arguments)
     try:
-        code = get_command(build_app()).main(arguments, prog_name="optsched", standalone_mode=False)
+        code = _command().main(arguments, prog_name="optsched", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except SystemExit:  # what typer does when the reader of a help text has gone away
         return 0

@@ -28,8 +28,7 @@ def implied_bounds(
         Still infinite where the rows give nothing.
     """
     lower, upper = lower.copy(), upper.copy()
-    entries = matrix.tocoo()
-    row, column, value = entries.row, entries.col, entries.data
+    row, column, value = matrix.indices, np.repeat(np.arange(matrix.shape[1]), np.diff(matrix.indptr)), matrix.data
     for _ in range(PASSES):
         if np.isfinite(lower).all() and np.isfinite(upper).all():
             break

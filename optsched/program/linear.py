@@ -41,7 +41,9 @@ class Expression:
     @classmethod
     def of(cls, block: Block) -> Expression:
         """A block of columns as an expression."""
-        return cls([(sp.csr_matrix(sp.eye_array(len(block))), block)], np.zeros(len(block)), block)
+        count = len(block)
+        identity = sp.csr_matrix((np.ones(count), np.arange(count), np.arange(count + 1)), shape=(count, count))
+        return cls([(identity, block)], np.zeros(count), block)
 
     @property
     def rows(self) -> int:
@@ -219,10 +221,9 @@ class LinearProgram:
         row_lower, row_upper = np.zeros(height), np.zeros(height)
         for block, relation in zip(self._rows, self._relations, strict=True):
             for part, column_block in relation.expression.terms:
-                entries = part.tocoo()
-                data.append(entries.data)
-                rows.append(entries.row + block.start)
-                cols.append(entries.col + column_block.start)
+                data.append(part.data)
+                rows.append(np.repeat(np.arange(block.start, block.stop), np.diff(part.indptr)))
+                cols.append(part.indices + column_block.start)
             row_lower[block.slice] = relation.lower - relation.expression.constant
             row_upper[block.slice] = relation.upper - relation.expression.constant
         matrix = sp.csc_matrix(
@@ -232,7 +233,7 @@ class LinearProgram:
         cost, offset = np.zeros(width), 0.0
         if self._objective is not None:
             for coefficients, column_block in self._objective.terms:
-                cost[column_block.slice] += np.asarray(coefficients.todense()).ravel()
+                cost[column_block.slice] += np.bincount(coefficients.indices, coefficients.data, len(column_block))
             offset = float(self._objective.constant[0])
         implied_lower, implied_upper = implied_bounds(
             matrix, row_lower, row_upper, np.maximum(lower, implied_lower), np.minimum(upper, implied_upper)

@@ -135,7 +135,7 @@ def test_options_of_the_problem_and_of_the_solver_reach_the_library(
 
 
 def test_a_search_that_a_limit_ends_is_drawn(run: Any, hard: Path, tmp_path: Path, titles: list[str]) -> None:
-    given = ["-f", "max-throughput", "-O", "integral=true", "--time-limit", "1s", "--kind", "progress"]
+    given = ["-f", "max-throughput", "-O", "integral=true", "--time-limit", "0.6s", "--kind", "progress"]
     assert run("plot", hard, *given, "-o", tmp_path / "p.png").code == 0
     assert titles == ["progress of highs"]
 

@@ -11,15 +11,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import optsched
+from optsched.registry import load_solver
 from optsched.rounds.digest import plan_digest
 from optsched.rounds.journal import Journal
 from optsched.rounds.watching import Watcher
+from optsched.solvers.isolated import SolverProcess
 
 ROUND = 600.0
 DAY = {
@@ -33,6 +36,18 @@ DAY = {
 
 def job(name: str, gpus: int = 1) -> dict[str, Any]:
     return {"id": name, "gpus": gpus, "steps": 90000, "throughput": {"v100": 1.0, "k80": 0.25}}
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[SolverProcess]:
+    with SolverProcess(load_solver) as process:
+        yield process
+
+
+@pytest.fixture(autouse=True)
+def one_process(shared: SolverProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The solver's process of one round serves the next one as well; to start it takes longer than a round."""
+    monkeypatch.setattr("optsched.solvers.isolated.SolverProcess", lambda load: nullcontext(shared))
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +97,8 @@ def test_rounds_follow_each_other_through_files(run: Any, tmp_path: Path) -> Non
     assert third.json["now"] == 8000 and third.json["round"] == 2
 
 
-def test_the_shell_plans_what_python_plans(run: Any) -> None:
+def test_the_shell_plans_what_python_plans(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optsched.solvers.isolated.SolverProcess", SolverProcess)  # one of its own for each round
     wanted = plan_digest(optsched.solve_round("@quickstart", {"formulation": "makespan", "max_moves": 0}))
     result = run("round", "@quickstart", "-f", "makespan", "--max-moves", 0, "--json")
     assert (result.code, result.json["id"]) == (0, wanted)

@@ -179,7 +179,7 @@ def test_gap_ends_a_search_early(run: Any, hard: Path) -> None:
 
 
 def test_time_limit_returns_the_incumbent(run: Any, hard: Path) -> None:
-    given = ("solve", hard, "-f", "max-throughput", "-O", "integral=true", "--time-limit", "0.7s")
+    given = ("solve", hard, "-f", "max-throughput", "-O", "integral=true", "--time-limit", "0.4s")
     result = run(*given, "--json")
     assert (result.code, result.json["status"], result.json["termination"]) == (0, "feasible", "time_limit")
     assert result.json["reproducible"] is False

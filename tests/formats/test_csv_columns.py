@@ -33,10 +33,10 @@ def test_the_same_as_row_by_row(rows: list[tuple[str, ...]]) -> None:
 
 
 def test_long_tables_are_read_in_arrays() -> None:
-    lines = "\n".join(f"j{row},{row % 8 + 1},{row * 0.5},{row}" for row in range(200_000))
+    lines = "\n".join(f"j{row},{row % 8 + 1},{row * 0.5},{row}" for row in range(50_000))
     columns = read_columns(f"id,gpus,time,more\n{lines}\n".encode(), "t.csv", KINDS, ["id"])
-    assert len(columns) == 200_000
-    assert columns.whole("gpus", 1, "GPUs").sum() == 900_000 and columns.names("id")[-1] == "j199999"
+    assert len(columns) == 50_000
+    assert columns.whole("gpus", 1, "GPUs").sum() == 225_000 and columns.names("id")[-1] == "j49999"
 
 
 def test_what_a_column_may_say() -> None:

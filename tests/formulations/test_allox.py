@@ -26,7 +26,7 @@ from optsched.solution.plan import LinearPlan
 FORMS = Path(__file__).resolve().parents[3] / "shared" / "oracles" / "forms" / "goldens.json"
 REFERENCE = [[4, 7], [3, 9], [8, 5], [6, 6], [2, 10]]
 seeds = st.integers(0, 2**32 - 1)
-few = settings(max_examples=20, deadline=None)
+few = settings(max_examples=12, deadline=None)
 
 
 def pools_of(free: Sequence[Sequence[float]]) -> list[dict]:

@@ -98,8 +98,20 @@ def check(formulation: str, packed: bool, constraint: str, solver: str) -> str:
     return str(solution.status)
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["alone", "packed"])
-@pytest.mark.parametrize("formulation", FORMULATIONS)
+ALONE = ("partial-allocation", "makespan-unrelated")
+"""Formulations that take no packed jobs; what a packed instance has of others is more than one alone."""
+
+
+@pytest.mark.parametrize(
+    ("formulation", "packed"),
+    [
+        pytest.param(
+            name, packed, id=f"{name}-{'packed' if packed else 'alone'}",
+            marks=() if packed or name in ALONE else pytest.mark.slow,
+        )
+        for name in FORMULATIONS for packed in (False, True)
+    ],
+)  # fmt: skip
 def test_with_every_side_constraint(formulation: str, packed: bool) -> None:
     found = {constraint: check(formulation, packed, constraint, "auto") for constraint in CONSTRAINTS}
     composes = load_formulation(formulation).sense != "rule" and found["none"] in ("optimal", "feasible")

@@ -42,7 +42,7 @@ def solve(data: dict, formulation: str, **options: object) -> Solution:
 
 
 seeds = st.integers(0, 2**32 - 1)
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=15, deadline=None)
 
 
 @pytest.mark.parametrize("formulation", FORMULATIONS)

@@ -31,7 +31,7 @@ from optsched.starts import sol_of
 
 RATIO = {"objective": "ratio"}
 seeds = st.integers(0, 2**32 - 1)
-few = settings(max_examples=20, deadline=None)
+few = settings(max_examples=12, deadline=None)
 
 
 def document(seed: int, prices: Any = None, jobs: int = 7, slack: float = 3.0, pairs: bool = True) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from optsched.performance.learned.boosted import Boosted
 from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways
 
-FEW: dict[str, Any] = {"iterations": 60, "learning_rate": 0.1}
+FEW: dict[str, Any] = {"iterations": 30, "learning_rate": 0.2}
 sklearn = pytest.mark.skipif(find_spec("sklearn") is None, reason="scikit-learn is not installed")
 
 

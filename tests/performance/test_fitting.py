@@ -34,9 +34,9 @@ def linear(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 FITTED = [name for name in performance.CATALOGUE if name in time_models()]
 """Every model of the catalogue that is fitted to profiles, but for those that need more than times."""
-FEW: dict[str, Any] = {"model": "boosted", "iterations": 20}
+FEW: dict[str, Any] = {"model": "boosted", "iterations": 8}
 QUICK: dict[str, dict[str, Any]] = {
-    "blend": {"models": [FEW, FEW | {"of": {"model": "pollux"}}]}, "boosted": {"iterations": 20},
+    "blend": {"models": [FEW, FEW | {"of": {"model": "pollux"}}]}, "boosted": {"iterations": 8},
     "conformal": {"of": FEW},
 }  # fmt: skip
 

@@ -41,8 +41,14 @@ def ways_of(fixed: bool) -> np.ndarray:
     return np.array([(k, n, batch / k if fixed else batch) for k, n in SHAPES for batch in batches])
 
 
-@pytest.mark.parametrize("count", [3, 6, 10, 30])
-@pytest.mark.parametrize("model", ["pollux", "shared-link", "amdahl", "usl"])
+@pytest.mark.parametrize(
+    ("model", "count"),
+    [
+        pytest.param(model, count, marks=pytest.mark.slow if (model, count) in (("pollux", 3), ("pollux", 10)) else ())
+        for model in ("pollux", "shared-link", "amdahl", "usl")
+        for count in (3, 6, 10, 30)
+    ],
+)
 def test_intervals_hold_unseen_steps_of_the_levels_that_were_measured(model: str, count: int) -> None:
     scaling = model in ("amdahl", "usl")
     every = ways_of(fixed=scaling)

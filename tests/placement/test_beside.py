@@ -25,7 +25,7 @@ def seated(case: Case) -> Seated:
 # --- properties ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(seeds)
 def test_nothing_overlaps_and_what_is_refused_has_no_room(seed: int) -> None:
     case = random_standing(seed)
@@ -65,7 +65,7 @@ def test_exact_beside_what_stands_is_brute_force(seed: int) -> None:
 
 def test_the_random_cases_are_of_every_sort() -> None:
     seen: dict[str, int] = {}
-    for seed in range(300):
+    for seed in range(200):
         case = random_standing(seed)
         instance, table = case.classes.instance, case.classes.configurations
         usable = {

@@ -45,7 +45,7 @@ def texts(ax: Any) -> str:
 
 def test_a_real_search_is_recorded_in_the_units_of_the_objective() -> None:
     recorder = ProgressRecorder()
-    solution = optsched.solve(knapsack(), "max-throughput", integral=True, time_limit=1.5, on_progress=recorder)
+    solution = optsched.solve(knapsack(), "max-throughput", integral=True, time_limit=0.8, on_progress=recorder)
     assert len(recorder.events) >= 2
     for event in recorder.events:
         assert event.bound is not None

@@ -39,5 +39,4 @@ def told(policy: str, where: str, seed: int, rounds: int = 5) -> str:
 def test_the_same_events_give_the_same_bytes(policy: str) -> None:
     first = told(policy, "here", 1)
     assert first.count("\n") == 5
-    assert told(policy, "here", 2) == first
     assert told(policy, "apart", 3) == first

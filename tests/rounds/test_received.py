@@ -19,6 +19,8 @@ from optsched.rounds.state import RoundState
 from optsched.rounds.transitions import advanced, followed
 
 ROUNDS = 80
+FORMULATIONS = [pytest.param("max-min-fairness", marks=pytest.mark.slow), "water-filling"]
+"""The second one's first level is the first one's."""
 PACKING = Path(__file__).parents[2] / "instances" / "packing.json"
 
 
@@ -56,7 +58,7 @@ GANGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("formulation", ["max-min-fairness", "water-filling"])
+@pytest.mark.parametrize("formulation", FORMULATIONS)
 @pytest.mark.parametrize("hysteresis", [0.5])
 def test_single_gpus_receive_their_allocation_row_by_row(formulation: str, hysteresis: float) -> None:
     state, _ = received(instance(SINGLE), ROUNDS, formulation=formulation, hysteresis=hysteresis)
@@ -76,7 +78,7 @@ def test_restart_costs_are_hysteresis_of_a_job_of_its_own() -> None:
     assert calm < 0.6 * eager.service.starts.sum()
 
 
-@pytest.mark.parametrize("formulation", ["max-min-fairness", "water-filling"])
+@pytest.mark.parametrize("formulation", FORMULATIONS)
 def test_gangs_fall_short_by_what_no_rounds_can_give(formulation: str) -> None:
     state, solution = received(instance(GANGS), ROUNDS, formulation=formulation, hysteresis=0.5)
     given, ran = shares(state, ROUNDS)
@@ -117,7 +119,7 @@ def falls_short(state: RoundState, solution: Any, rounds: int) -> float:
     return float((realised.scale * given - ran).max() * rounds)
 
 
-@pytest.mark.parametrize("formulation", ["max-min-fairness", "water-filling"])
+@pytest.mark.parametrize("formulation", FORMULATIONS)
 def test_pairs_receive_their_allocation_within_a_few_rounds(formulation: str) -> None:
     """Rows that are taken one by one, as they are due, fall short by more and more: 7 and 9 rounds in 100 here."""
     state, solution = received(TWO_KINDS, 100, formulation=formulation)

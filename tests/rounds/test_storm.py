@@ -77,7 +77,7 @@ def weathered(policy: str, seed: int, rounds: int) -> Storm:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_no_rule_is_broken_in_a_storm(policy: str) -> None:
-    weathered(policy, 1, 20)
+    weathered(policy, 1, 12)
 
 
 @pytest.mark.slow

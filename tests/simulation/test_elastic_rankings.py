@@ -123,7 +123,8 @@ def busy(make: Make) -> Trace:
     ("ranking", "options"),
     [
         ("edf", {"gpus": "most"}), ("tiresias", {"limits": [300.0, 900.0], "knob": 2.0}),
-        ("srtf", {"gpus": "fastest"}), ("las", {}),
+        pytest.param("srtf", {"gpus": "fastest"}, marks=pytest.mark.slow),
+        pytest.param("las", {}, marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_remembered_rows_give_the_plans_of_rows_made_anew(

@@ -16,6 +16,8 @@ from optsched.solvers import Capability, Limits, Session, Solver
 from optsched.solvers.clarabel import Clarabel
 from optsched.solvers.highs import Highs, HighsSession
 
+SLOW = pytest.mark.slow
+
 
 class Faulty(HighsSession):
     """HiGHS, with something done to the program, the limits or the values."""
@@ -145,7 +147,7 @@ class NoClock(FaultyHighs):
 
     @classmethod
     def limits(cls, limits: Limits) -> Limits:
-        return replace(limits, time=4.0)
+        return replace(limits, time=3.1)
 
 
 class NoStart(FaultyHighs):
@@ -292,5 +294,6 @@ def test_a_fault_is_found(solver: type[Solver], bank: str, case: str, words: str
     assert result.verdict is Verdict.FAILED and words in result.reason, result
 
 
-def test_the_faultless_one_passes() -> None:
-    assert [result for result in check_solver(FaultyHighs) if result.verdict is Verdict.FAILED] == []
+@pytest.mark.parametrize("bank", [pytest.param(bank, marks=SLOW if bank == "limits" else ()) for bank in BANKS])
+def test_the_faultless_one_passes(bank: str) -> None:
+    assert [result for result in check_solver(FaultyHighs, [bank]) if result.verdict is Verdict.FAILED] == []

@@ -66,13 +66,13 @@ def check(order: tuple[int, ...], reference: dict[str, Any]) -> None:
     assert found["answers"] == reference["answers"]
 
 
-@pytest.mark.parametrize("order", COVERING[:2], ids=lambda order: " ".join(PACKAGES[item][:2] for item in order))
+@pytest.mark.parametrize("order", COVERING[1:2], ids=lambda order: " ".join(PACKAGES[item][:2] for item in order))
 def test_no_order_changes_anything(order: tuple[int, ...], reference: dict[str, Any]) -> None:
     check(order, reference)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", [order for order in ORDERS if order not in COVERING[:2]])
+@pytest.mark.parametrize("order", [order for order in ORDERS if order != COVERING[1]])
 def test_no_other_order_changes_anything(order: tuple[int, ...], reference: dict[str, Any]) -> None:
     check(order, reference)
 

@@ -33,7 +33,7 @@ def test_conflict_is_irreducible(solver_name: str) -> None:
 def test_limits_of_an_integer_program() -> None:
     limited = engine("highs", work=1).solve_linear(hard_knapsacks(60))
     assert limited.values.termination in (Termination.WORK_LIMIT, Termination.OPTIMAL)
-    timed = engine("highs", time=0.5).solve_linear(hard_knapsacks())
+    timed = engine("highs", time=0.2).solve_linear(hard_knapsacks())
     assert timed.values.termination is Termination.TIME_LIMIT and timed.values.seconds < 2.0
     assert timed.status == "feasible" and timed.certificate.ok and timed.bound >= timed.value
     loose = engine("highs", gap=0.2).solve_linear(hard_knapsacks(60))
@@ -42,7 +42,7 @@ def test_limits_of_an_integer_program() -> None:
 
 
 def test_the_budget_is_shared_by_all_runs() -> None:
-    owner = engine("highs", time=0.4)
+    owner = engine("highs", time=0.2)
     session = owner.open(hard_knapsacks().arrays)
     first, second = owner.run(session), owner.run(session)
     assert first.termination is second.termination is Termination.TIME_LIMIT
@@ -51,7 +51,7 @@ def test_the_budget_is_shared_by_all_runs() -> None:
 
 def test_progress_reports_bound_and_incumbent() -> None:
     events: list[Progress] = []
-    engine("highs", time=1.5, on_progress=events.append).solve_linear(hard_knapsacks())
+    engine("highs", time=0.8, on_progress=events.append).solve_linear(hard_knapsacks())
     assert any(event.bound is not None and event.incumbent is not None for event in events)
     assert [event.elapsed for event in events] == sorted(event.elapsed for event in events)
 

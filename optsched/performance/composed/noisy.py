@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy.special import ndtri
 
 from optsched.arrays import FloatArray, hash_lists
 from optsched.instance import Instance
@@ -99,6 +98,8 @@ class NoisyModel(WrappedModel):
 
     def _error(self, uniform: FloatArray) -> FloatArray:
         if self._options.errors == "normal":
+            from scipy.special import ndtri  # takes long to load
+
             return np.asarray(self._options.sd * ndtri(uniform), np.float64)
         size = np.interp(np.abs(2 * uniform - 1), HELIOS_SHARE, HELIOS_WITHIN)
         return np.asarray(np.sign(uniform - 0.5) * size, np.float64)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +36,14 @@ def require_sklearn() -> None:
         ) from None
 
 
+@cache
+def _libraries() -> Any:
+    """The libraries with threads that scikit-learn brings: to look for them takes as long as a small fit."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 def fit_trees(rows: FloatArray, target: FloatArray, options: TreeOptions) -> TreeEnsemble:
     """Boosted trees that minimise the squared error of ``target`` (E,) given ``rows`` (E, features).
 
@@ -42,7 +52,6 @@ def fit_trees(rows: FloatArray, target: FloatArray, options: TreeOptions) -> Tre
     """
     require_sklearn()
     from sklearn.ensemble import HistGradientBoostingRegressor
-    from threadpoolctl import threadpool_limits
 
     regressor = HistGradientBoostingRegressor(
         max_iter=options.iterations,
@@ -54,7 +63,7 @@ def fit_trees(rows: FloatArray, target: FloatArray, options: TreeOptions) -> Tre
         random_state=options.seed,
     )
     told = np.flatnonzero(~np.isnan(rows).all(axis=0))
-    with threadpool_limits(1):
+    with _libraries().limit(limits=1):
         trees = TreeEnsemble.of(regressor.fit(rows[:, told], target))
     return replace(trees, features=rows.shape[1], feature=told[trees.feature])
 
