@@ -35,6 +35,10 @@ PASSES = 150
 """Passes of the first phase at most."""
 ROUNDS = 12
 """Rounds of the second phase at most."""
+AT_ONCE = 3
+"""Rounds of the second phase that prices from before are worth, before the first."""
+GUESS = 3e-4
+"""Gap that prices from before are taken to leave, until a level is known."""
 CUTS = 6
 """Cuts between two rounds after one that did not lower the bound, and one more for each resource."""
 STEADY = 0.8
@@ -100,7 +104,8 @@ class Search:
         self.rounds = 0
         worth = 0.0 if start is None else float(start @ market.capacity)
         even = 1.0 / market.capacity / len(market.capacity)
-        self.prices = even if start is None or not 0 < worth < np.inf else start / worth
+        self.warm = start is not None and 0 < worth < np.inf
+        self.prices = start / worth if start is not None and self.warm else even
 
     @property
     def gap(self) -> float:
@@ -113,10 +118,17 @@ class Search:
         return self._stop is not None and self._stop(self.level, self.bound)
 
     def run(self) -> None:
-        """Both phases, until the gap is closed or nothing closes it any more."""
-        self.coarse()
+        """Both phases, until the gap is closed or nothing closes it any more; from known prices the second at first."""
+        idle = np.zeros(len(self.market.capacity))
+        self.master.add(Response(idle, 0.0, idle, 0.0, 0.0, np.inf))
+        self.ask(self.prices, self.bound)
+        self.ask(self.prices, self.bound)
+        if self.warm:
+            self.exact(AT_ONCE)
         if self.gap > EXACT and not self.stopped:
-            self.exact()
+            self.coarse()
+        if self.gap > EXACT and not self.stopped:
+            self.exact(ROUNDS)
 
     def ask(self, prices: FloatArray, level: float, margins: bool = False) -> bool:
         """Ask the oracle, take the answer as a proposal; whether these prices are the best so far."""
@@ -131,10 +143,6 @@ class Search:
 
     def coarse(self) -> None:
         """In-out cutting planes."""
-        idle = np.zeros(len(self.market.capacity))
-        self.master.add(Response(idle, 0.0, idle, 0.0, 0.0, np.inf))
-        self.ask(self.prices, self.bound)
-        self.ask(self.prices, self.bound)
         for _ in range(PASSES):
             prices = self.master.solve()
             self.level = max(self.level, self.master.value)
@@ -142,13 +150,16 @@ class Search:
                 break
             self.ask(STEADY * self.prices + (1.0 - STEADY) * prices, self.bound)
 
-    def exact(self) -> None:
+    def exact(self, rounds: int) -> None:
         """Pin and polish."""
         market, most = self.market, FREE
         self.oracle.ask(self.prices, self.bound, margins=True)
-        while self.rounds < ROUNDS and not self.stopped:
+        for _ in range(rounds):
+            if self.stopped:
+                return
             self.rounds += 1
-            wanted = max(150, int(40 * min(self.gap, 1.0) * len(market)) + 30 * market.width)
+            gap = self.gap if self.level > 0 else GUESS
+            wanted = max(150, int(40 * gap * len(market)) + 30 * market.width)
             free = undecided(self.oracle, min(most, wanted))
             found = polish(self.oracle, free, self.prices)
             if found is None:
@@ -160,6 +171,8 @@ class Search:
             if self.gap <= EXACT:
                 return
             if not improved:
+                if rounds == AT_ONCE:
+                    return
                 self._cut()
                 most *= 2
                 self.oracle.ask(self.prices, self.bound, margins=True)
