@@ -1,0 +1,80 @@
+"""Rounds whose allocations are solved by prices: the next one starts from them, and states carry them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import optsched
+from optsched import choice
+from optsched.errors import InvalidInput
+from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.scheduler import Scheduler
+from optsched.rounds.solve_round import solve_round
+from optsched.rounds.state import RoundState
+from optsched.rounds.state_document import read_state_document, state_document
+from optsched.rounds.transitions import advanced, followed
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prices for few jobs too."""
+    monkeypatch.setattr(choice, "LARGE_LP", 0)
+    monkeypatch.setattr(choice, "MANY", 0)
+
+
+def instance(jobs: int = 60, seed: int = 0) -> optsched.Instance:
+    random = np.random.default_rng(seed)
+    return optsched.Instance.from_arrays(
+        pools={"a": 8, "b": 8}, throughput=random.lognormal(0.0, 0.5, (jobs, 2)), gpus=random.choice([1, 2], jobs),
+        steps=np.full(jobs, 1e9),
+    )  # fmt: skip
+
+
+def test_the_next_round_starts_from_the_prices() -> None:
+    state = RoundState.first(instance(), RoundPolicy())
+    first = solve_round(state)
+    assert first.fallback is None and first.started_from == "cold: there are no prices yet"
+    assert first.warm is not None and first.warm.prices
+    state = advanced(followed(state, first), state.until)
+    second = solve_round(state)
+    assert second.started_from == "prices of 2 of 2 resources known"
+    assert second.solution is not None and first.solution is not None
+    assert second.solution.solver.iterations < first.solution.solver.iterations
+    assert second.solution.objective == pytest.approx(first.solution.objective, rel=1e-9)
+
+
+def test_states_carry_prices() -> None:
+    state = RoundState.first(instance(), RoundPolicy())
+    state = advanced(followed(state, solve_round(state)), state.until)
+    again = read_state_document(state_document(state))
+    assert again.warm is not None and state.warm is not None
+    assert again.warm.prices == state.warm.prices
+    assert solve_round(again).to_document() | {"timings": 0} == solve_round(state).to_document() | {"timings": 0}
+
+
+def test_a_price_that_is_none_is_refused() -> None:
+    state = RoundState.first(instance(), RoundPolicy())
+    state = advanced(followed(state, solve_round(state)), state.until)
+    from dataclasses import replace
+
+    assert state.warm is not None
+    for wrong in (-1.0, float("nan"), 0.0):
+        document = state_document(replace(state, warm=replace(state.warm, prices={"a": wrong})))
+        with pytest.raises(InvalidInput, match="basis"):
+            read_state_document(document)
+
+
+def test_a_journal_is_replayed_with_its_prices(tmp_path: Path) -> None:
+    now = [0.0]
+    with Scheduler(instance(), {}, clock=lambda: now[0], journal=tmp_path / "journal", isolate=False) as scheduler:
+        plans = []
+        for _ in range(4):
+            plans.append(scheduler.solve().to_document())
+            scheduler.complete(scheduler.instance.jobs_table.names[0])
+            now[0] += 360.0
+    for number, plan in enumerate(plans):
+        replayed = optsched.replay(tmp_path / "journal", number).plan.to_document()
+        assert replayed | {"timings": 0} == plan | {"timings": 0}
