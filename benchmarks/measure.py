@@ -32,15 +32,19 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measure(module: str, function: str, repeat: int = 3, **arguments: Any) -> Measurement:
-    """Run ``module.function(**arguments)`` in fresh processes; it returns (callable to time, ignored set-up)."""
+def measure(module: str, function: str, repeat: int = 3, timeout: float | None = None, **arguments: Any) -> Measurement:
+    """Run ``module.function(**arguments)`` in fresh processes; it returns the callable to time.
+
+    Raises `subprocess.TimeoutExpired` where a process takes longer than ``timeout`` seconds.
+    """
     runs = []
     for _ in range(repeat):
         command = [sys.executable, __file__, module, function, json.dumps(arguments)]
         paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
         done = subprocess.run(
-            command, capture_output=True, text=True, check=True, env={**os.environ, **ONE_THREAD, "PYTHONPATH": paths}
-        )
+            command, capture_output=True, text=True, check=True, timeout=timeout,
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": paths},
+        )  # fmt: skip
         runs.append(json.loads(done.stdout.splitlines()[-1]))
     return Measurement(
         statistics.median(run["seconds"] for run in runs),
