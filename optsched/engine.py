@@ -19,6 +19,7 @@ from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram
 from optsched.program.arrays import refuse_nan
 from optsched.program.linear_form import LinearForm, SmallestLevelForm
+from optsched.program.tangent_form import TangentForm
 from optsched.solution.certificate import (
     FEASIBILITY,
     OPTIMALITY,
@@ -196,6 +197,8 @@ class Engine:
                 lambda solver=None: (
                     self._solve_as_it_is(program, *as_it_is)
                     if solver is None
+                    else self._solve_conic(program, solver)
+                    if program.conic
                     else self._solve_once(program, self.build(lambda: program.to_linear().arrays), solver)
                 ),
                 lambda outcome: outcome,
@@ -256,22 +259,37 @@ class Engine:
     def _solve_as_it_is(self, program: AllocationProgram, name: str, reason: str) -> Outcome:
         solver = self._choose(self.load(name), reason)
         values = self.record(solver().solve_allocation(program, self.limits_left()))
+        if program.conic:
+            assert values.y is not None
+            return self._certified_total(
+                program, values, values.y, lambda *at: TangentForm(program, program.touched(*at))
+            )
         return self.certified_allocation(program, SmallestLevelForm(program), values, values.y)
 
-    def _solve_conic(self, program: AllocationProgram) -> Outcome:
-        solver = self.choose(rows=len(program.classes), integer=program.integral, conic=True)
+    def _solve_conic(self, program: AllocationProgram, name: str | None = None) -> Outcome:
+        if name is None:
+            solver = self.choose(rows=len(program.classes), integer=program.integral, conic=True)
+        else:
+            solver = self.chosen = self.load(name)
         cones = self.build(program.to_conic)
         values = self.record(solver().solve_conic(cones, self.limits_left()))
         if values.x is None:
             return self.without_point(program.requirements, values, program, None)
         assert values.y is not None and cones.linear is not None
+        linear = cones.linear.duals(values.y, cones.maximise)
+        y = program.tangent_duals(linear, values.y[len(cones.linear.source) :])
+        return self._certified_total(program, values, y, lambda *at: program.tangent(*at).arrays)
+
+    def _certified_total(
+        self, program: AllocationProgram, values: Values, y: FloatArray, tangent: Callable[..., LinearForm]
+    ) -> Outcome:
+        """The outcome of a point of a total of concave utilities; ``tangent`` takes x and duals."""
         x = self.cleaned(program, values)
         if values.termination in STOPPED and not np.isfinite(program.value(x)):
             return self.nothing_found(values)  # some job has nothing yet: such a point is worth nothing
-        linear = cones.linear.duals(values.y, cones.maximise)
-        arrays = program.tangent(x).arrays
-        y = without_noise(program.tangent_duals(linear, values.y[len(cones.linear.source) :]), arrays)
-        dual = program.tangent(x, y).arrays
+        arrays = tangent(x)
+        y = without_noise(y, arrays)
+        dual = tangent(x, y)
         return self.certified(arrays, values, x, program.complete(x), program.value(x), y, dual, program=program)
 
     def build(self, build: Callable[[], T]) -> T:
