@@ -50,6 +50,8 @@ STALLED = 6
 """Steps without a smaller gap, after which it gets no smaller."""
 CORRECTIONS = 2
 """Gondzio's corrections of a step at most."""
+NEAR = 3.0
+"""Distance of a slope from that of the utility, in logarithms, within which Newton's method finds to it."""
 COMPILED = 20_000
 """Entries of the level table from which the compiled sweeps are worth their start."""
 
@@ -249,7 +251,7 @@ class Interior:
         return self._advance(step)
 
     def _advance(self, step: _Step) -> bool:
-        length = min(1.0, 0.99 * step.length)
+        length = self._on_curve(step, min(1.0, 0.99 * step.length))
         if not length > 1e-10 or not np.isfinite(step.dp).all():
             return False
         self.x += length * step.dx
@@ -259,6 +261,21 @@ class Interior:
         self.y = self.y + length * step.dy
         self.tau = np.einsum("kj,kj->k", self.a, self.x)
         return True
+
+    def _on_curve(self, step: _Step, length: float) -> float:
+        """So much of a step that slopes come nearer to those of the utility, or stay near."""
+        rise = np.einsum("kj,kj->k", self.a, step.dx)
+        before = self._off(self.y, self.tau)
+        while length > 1e-10:
+            off = self._off(self.y + length * step.dy, self.tau + length * rise)
+            if off <= max(NEAR, (1.0 - 0.1 * length) * before):
+                break
+            length *= 0.7
+        return length
+
+    def _off(self, slope: FloatArray, level: FloatArray) -> float:
+        """The largest distance of a slope from that of the utility at a level, in logarithms."""
+        return float(np.abs(self.curve.pull(level, slope) / slope).max())
 
     def _products(self, step: _Step, length: float) -> float:
         """The sum of all products after a part of a step."""
