@@ -16,21 +16,15 @@ from optsched.choice import pick, pick_for_allocation, pick_for_timeline, requir
 from optsched.cleaning import checked_point, cleaned
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.infeasibility import analyst_of, conflicting_rows, least_violation, refuse_refuted
+from optsched.judging import CLAIMS, judged
 from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram
 from optsched.program.arrays import refuse_nan
 from optsched.program.linear_form import LinearForm, SmallestLevelForm
+from optsched.program.tangent_form import TangentForm
 from optsched.solution.certificate import (
     FEASIBILITY,
-    OPTIMALITY,
     Certificate,
-    alike,
-    certify_point,
-    dual_bound,
-    dual_residual,
-    gap_of,
-    noise_of,
-    proved_by_nothing,
     without_noise,
 )
 from optsched.solution.solution import SolverRecord, Status
@@ -250,29 +244,47 @@ class Engine:
     def _solve_as_it_is(self, program: AllocationProgram, name: str, reason: str) -> Outcome:
         def once(other: str | None = None) -> Outcome:
             if other is not None:
-                return self._solve_once(program, self.build(lambda: program.to_linear().arrays), other)
+                return self._lowered(program, other)
             solver = self._choose(self.load(name), reason)
             start = self.bases.first_prices(program.classes)
             values = self.record(solver().solve_allocation(program, self.limits_left(), start))
             self.bases.last_prices(program.classes, values)
+            if program.conic and values.y is not None:
+                at = lambda *point: TangentForm(program, program.touched(*point))  # noqa: E731
+                return self._certified_total(program, values, values.y, at)
             return self.certified_allocation(program, SmallestLevelForm(program), values, values.y)
 
         return self.tried_twice(once, lambda outcome: outcome)
 
-    def _solve_conic(self, program: AllocationProgram) -> Outcome:
-        solver = self.choose(rows=len(program.classes), integer=program.integral, conic=True)
+    def _lowered(self, program: AllocationProgram, solver: str) -> Outcome:
+        if program.conic:
+            return self._solve_conic(program, solver)
+        return self._solve_once(program, self.build(lambda: program.to_linear().arrays), solver)
+
+    def _solve_conic(self, program: AllocationProgram, name: str | None = None) -> Outcome:
+        if name is None:
+            solver = self.choose(rows=len(program.classes), integer=program.integral, conic=True)
+        else:
+            solver = self.chosen = self.load(name)
         cones = self.build(program.to_conic)
         values = self.record(solver().solve_conic(cones, self.limits_left()))
         if values.x is None:
             return self.without_point(program.requirements, values, program, None)
         assert values.y is not None and cones.linear is not None
+        linear = cones.linear.duals(values.y, cones.maximise)
+        y = program.tangent_duals(linear, values.y[len(cones.linear.source) :])
+        return self._certified_total(program, values, y, lambda *at: program.tangent(*at).arrays)
+
+    def _certified_total(
+        self, program: AllocationProgram, values: Values, y: FloatArray, tangent: Callable[..., LinearForm]
+    ) -> Outcome:
+        """The outcome of a point of a total of concave utilities; ``tangent`` takes x and duals."""
         x = cleaned(program, values, self.name)
         if values.termination in STOPPED and not np.isfinite(program.value(x)):
             return self.nothing_found(values)  # some job has nothing yet: such a point is worth nothing
-        linear = cones.linear.duals(values.y, cones.maximise)
-        arrays = program.tangent(x).arrays
-        y = without_noise(program.tangent_duals(linear, values.y[len(cones.linear.source) :]), arrays)
-        dual = program.tangent(x, y).arrays
+        arrays = tangent(x)
+        y = without_noise(y, arrays)
+        dual = tangent(x, y)
         return self.certified(arrays, values, x, program.complete(x), program.value(x), y, dual, program=program)
 
     def build(self, build: Callable[[], T]) -> T:
@@ -309,54 +321,11 @@ class Engine:
         """
         started = time.perf_counter()
         assert self.chosen is not None
-        stated = value if values.objective is None else values.objective
-        y = (
-            None
-            if y is None or y.shape != arrays.row_upper.shape or not np.isfinite(y).all()
-            else without_noise(y, arrays)
-        )
-        dual = arrays if dual is None else dual
-        bound = None if y is None else dual_bound(dual, y)
-        if y is not None and bound is not None and dual is arrays and proved_by_nothing(arrays, value, bound):
-            y, bound = np.zeros_like(y), value
-        source = proof = "dual"
-        if bound is None:
-            known = values.bound is not None and np.isfinite(values.bound)
-            bound, source, proof = (values.bound, "solver", "claimed") if known else (None, "none", "none")
-        certificate = certify_point(arrays, point, value, proof)
-        if y is not None:
-            certificate = replace(certificate, residuals={**certificate.residuals, "duals": dual_residual(dual, y)})
-        duals = None if y is None else {block.name: y[block.slice] for block in arrays.rows}
-        gap, noise = gap_of(value, bound), noise_of(arrays)
-        if program is not None and duals is not None:
-            noise = max(noise, program.worth_of_noise(duals))
-        problems = list(certificate.problems)
-        accepted = max(OPTIMALITY, self.limits.gap or 0.0) if arrays.is_integer else OPTIMALITY
-        claims = values.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT)
-        loose = 10.0 * self.limits.tolerance
-        if claims and loose > OPTIMALITY and bound is not None and not alike(value, bound, accepted, noise):
-            values = replace(values, termination=Termination.IMPRECISE)  # as imprecise as was asked for: no lie
-            claims = False
-        if claims and not alike(value, stated, max(OPTIMALITY, loose), 1e4 * noise):  # terms to about 1e-9
-            problems.append(f"the solver states the objective {stated:.9g}, its point has {value:.9g}")
-        excess = 0.0 if bound is None else (value - bound if arrays.maximise else bound - value)
-        if bound is not None and excess > 0 and not alike(value, bound, OPTIMALITY, noise):
-            problems.append(f"the bound {bound:.9g} is worse than the objective of the point, {value:.9g}")
-        status = Status.FEASIBLE
-        closed = bound is not None and alike(value, bound, accepted, noise)
-        if claims:
-            if closed:
-                status = Status.OPTIMAL
-            else:
-                told = "no bound" if gap is None else f"a gap of {gap:.2g}"
-                problems.append(f"the solver claims optimality, but the certificate leaves {told}")
-        elif closed:
-            status = Status.OPTIMAL  # stopped short, yet the duals prove it
-        if not claims and not (certificate.ok and (zero or x.any())):
-            return self.nothing_found(values)
-        certificate = replace(certificate, ok=not problems, problems=tuple(problems))
+        outcome = judged(self.chosen, self.limits, arrays, values, x, point, value, y, dual, program)
+        if outcome.values.termination not in CLAIMS and not (outcome.certificate.ok and (zero or x.any())):
+            return self.nothing_found(outcome.values)
         self.timings["certify"] = self.timings.get("certify", 0.0) + time.perf_counter() - started
-        return Outcome(values, x, value, bound, source, certificate, status, self.chosen, duals)
+        return outcome
 
     def nothing_found(self, values: Values) -> Outcome:
         """Stopped before any feasible point."""

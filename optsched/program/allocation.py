@@ -259,18 +259,24 @@ class AllocationProgram:
             return self.tangent_at(self.value(x))
         if not isinstance(utility, Total) or not self.conic:
             return self.to_linear()
-        v = np.maximum(self.level(x), np.finfo(float).tiny)
-        if duals is not None:
-            slope = -duals[len(duals) - len(C) :] / utility.weight  # the levels are the last rows
-            with np.errstate(over="ignore"):
-                told = utility.level(np.where(slope > 0, slope, 1.0))
-            v = np.where((slope > 0) & (told < LARGEST_LEVEL), told, v)
+        v = self.touched(x, duals)
         lp, variables = self.bare()
         level = lp.variables(len(C), name="level", implied=(0.0, self.highest_level))
         lp.constrain(self.levels @ variables["x"] - sp.diags_array(C.count) @ level >= 0.0, name="levels")
         slope, size = utility.slope(v), C.count * utility.weight
         lp.maximise((size * slope)[np.newaxis, :] @ level + float(size @ (utility.value(v) - slope * v)))
         return lp
+
+    def touched(self, x: FloatArray, duals: FloatArray | None = None) -> FloatArray:
+        """Levels at which tangents of a total touch it, shape (K,): those of x, or where the duals of its rows say."""
+        assert isinstance(self.utility, Total)
+        v = np.maximum(self.level(x), np.finfo(float).tiny)
+        if duals is not None:
+            slope = -duals[len(duals) - len(self.classes) :] / self.utility.weight  # the levels are the last rows
+            with np.errstate(over="ignore"):
+                told = self.utility.level(np.where(slope > 0, slope, 1.0))
+            v = np.where((slope > 0) & (told < LARGEST_LEVEL), told, v)
+        return v
 
     def tangent_at(self, value: float) -> LinearProgram:
         """The linear program of a minimum with delays, with the levels that a value t needs replaced by their tangent.

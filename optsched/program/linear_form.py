@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class LinearForm(Protocol):
     """optimise c'x + offset  s.t.  row_lower <= A x <= row_upper,  lower <= x <= upper,  some x_j integer.
 
-    `LinearArrays` is one that holds A; `SmallestLevelForm` one that has its blocks instead.
+    `LinearArrays` is one that holds A; `SmallestLevelForm` and `TangentForm` have its blocks instead.
     """
 
     @property
@@ -181,12 +181,17 @@ class SmallestLevelForm:
 
     is_integer = False
     maximise = True
-    offset = 0.0
+
+    @property
+    def offset(self) -> float:
+        """0."""
+        return 0.0
 
     def activity(self, x: FloatArray) -> FloatArray:
         """A x."""
-        parts = [np.asarray(block @ x[:-1]) for block in self._blocks]
-        parts[-1] = parts[-1] - self.program.classes.count * x[-1]
+        columns = self.program.classes.columns
+        parts = [np.asarray(block @ x[:columns]) for block in self._blocks]
+        parts[-1] = parts[-1] - self.program.classes.count * x[columns:]
         return np.concatenate(parts)
 
     def pulled(self, y: FloatArray) -> FloatArray:
@@ -195,8 +200,9 @@ class SmallestLevelForm:
 
     def row_terms(self, x: FloatArray) -> FloatArray:
         """|A| x."""
-        parts = [np.asarray(block @ x[:-1]) for block in self._blocks]
-        parts[-1] = parts[-1] + self.program.classes.count * x[-1]
+        columns = self.program.classes.columns
+        parts = [np.asarray(block @ x[:columns]) for block in self._blocks]
+        parts[-1] = parts[-1] + self.program.classes.count * x[columns:]
         return np.concatenate(parts)
 
     def column_terms(self, y: FloatArray) -> FloatArray:
@@ -204,16 +210,20 @@ class SmallestLevelForm:
         return self._pulled(y, 1.0)
 
     def _pulled(self, y: FloatArray, sign: float) -> FloatArray:
-        total = np.zeros(self.shape[1])
+        total, columns = np.zeros(self.shape[1]), self.program.classes.columns
         for rows, block in zip(self.rows, self._blocks, strict=True):
-            total[:-1] += block.T @ y[rows.slice]
-        total[-1] = sign * float((self.program.classes.count * y[self.rows[-1].slice]).sum())
+            total[:columns] += block.T @ y[rows.slice]
+        total[columns:] = sign * self._gathered(self.program.classes.count * y[self.rows[-1].slice])
         return total
 
     @cached_property
     def sizes(self) -> FloatArray:
         """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
         return row_sizes(self.row_lower, self.row_upper, self.lower, self.implied_upper, self.largest_in_rows)
+
+    def _gathered(self, by_class: FloatArray) -> FloatArray:
+        """Numbers of the classes as numbers of the columns behind x."""
+        return np.array([float(by_class.sum())])
 
     def largest_in_rows(self, factor: FloatArray) -> FloatArray:
         """Largest entry of each row, of |A| with each column multiplied by a factor of at least 0."""
@@ -224,12 +234,14 @@ class SmallestLevelForm:
                 terms = block.data * factor[block.indices]
                 largest[rows.start + some] = np.maximum.reduceat(terms, block.indptr[some])
         levels = self.rows[-1].slice
-        largest[levels] = np.maximum(largest[levels], self.program.classes.count * factor[-1])
+        largest[levels] = np.maximum(
+            largest[levels], self.program.classes.count * factor[self.program.classes.columns :]
+        )
         return largest
 
     def objective(self, x: FloatArray) -> float:
-        """The level."""
-        return float(x[-1])
+        """c'x + offset."""
+        return float(self.cost @ x) + self.offset
 
     def row_name(self, row: int) -> tuple[str, int]:
         """(block, position in the block) of a row."""

@@ -224,12 +224,8 @@ def test_who_can_have_nothing_makes_the_level_zero() -> None:
 
 
 def test_what_it_does_not_take_is_told() -> None:
-    for name, formulation, words in (
-        ("@packing", "max-min-fairness", "jobs share GPUs"),
-        ("@quickstart", "max-throughput", "its utility is not the smallest level"),
-    ):
-        with pytest.raises(SolverUnavailable, match=f"solver prices cannot take this program: {words}"):
-            optsched.solve(name, formulation, solver="prices")
+    with pytest.raises(SolverUnavailable, match="solver prices cannot take this program: jobs share GPUs"):
+        optsched.solve("@packing", "max-min-fairness", solver="prices")
     with pytest.raises(SolverUnavailable, match="rows beside time and capacity"):
         optsched.solve("@quickstart", solver="prices", constraints=[{"kind": "quota", "tenant": "vision", "gpus": 2}])
     with pytest.raises(SolverUnavailable, match="takes allocation programs, not rows and columns"):

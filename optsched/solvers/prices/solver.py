@@ -10,16 +10,22 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import SolverUnavailable
-from optsched.program import AllocationProgram, LinearArrays, Minimum
+from optsched.program import AllocationProgram, LinearArrays, Minimum, Total
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import PROGRESS_EVERY, Capability, Limits, Progress, Session, Solver
 from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.prices.market import WIDEST, market_of
 from optsched.solvers.prices.smallest_level import Equilibrium, Search
+from optsched.solvers.prices.total_utility import refuses_total, solve_total
 
 
 class Prices(Solver):
-    """Prices of resources, and every job's cheapest way to a level: exact for the smallest level of jobs alone."""
+    """Prices of resources, at which every job decides for itself: exact for jobs alone.
+
+    The smallest level is found by cutting planes on the prices (`optsched.solvers.prices.smallest_level`), a total of
+    concave utilities by an interior method whose steps are small systems in the prices
+    (`optsched.solvers.prices.interior`).
+    """
 
     name: ClassVar[str] = "prices"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
@@ -39,8 +45,8 @@ class Prices(Solver):
     def refuses(cls, program: AllocationProgram) -> str | None:
         """Why an allocation program is none for prices; None if it is one."""
         C = program.classes
-        if not isinstance(program.utility, Minimum) or program.delayed:
-            return "its utility is not the smallest level"
+        if not isinstance(program.utility, Minimum | Total) or program.delayed:
+            return "its utility is neither the smallest level nor a total"
         if program.integral:
             return "jobs are whole"
         if program.extend is not None or program.side:
@@ -51,13 +57,15 @@ class Prices(Solver):
             return "it has no jobs that can run"
         if int(np.bincount(C.class_a).max()) > WIDEST:
             return f"a job has more than {WIDEST} configurations"
-        return None
+        return refuses_total(program) if isinstance(program.utility, Total) else None
 
     def solve_allocation(self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None) -> Values:
         """See `Solver.solve_allocation`; ``start`` are prices of the resources."""
         why = self.refuses(program)
         if why is not None:
             raise SolverUnavailable(f"solver prices cannot take this program: {why}")
+        if isinstance(program.utility, Total):
+            return solve_total(program, limits)
         began = last = time.perf_counter()
         market = market_of(program)
         asked = 0

@@ -1,0 +1,95 @@
+"""What buyers hold of each good, what it costs them, and how much less they hold where prices rise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.solvers.prices.market import Market
+
+
+@dataclass(frozen=True)
+class Goods:
+    """The goods of some classes of a market, which meet only here: R numbers, whatever the number of classes.
+
+    Parameters
+    ----------
+    market : Market
+    classes : IntArray, shape (K,)
+        The classes that buy.
+    """
+
+    market: Market
+    classes: IntArray
+    weight: FloatArray
+    place: IntArray
+
+    @classmethod
+    def of(cls, market: Market, classes: IntArray) -> Goods:
+        """The goods of some classes."""
+        return cls(market, classes, market.weight[classes], market.place[classes])
+
+    def costs(self, prices: FloatArray) -> FloatArray:
+        """What a unit of a member's time costs in each place, shape (K, w)."""
+        market = self.market
+        if market.good is not None:
+            return np.broadcast_to(prices[market.good], self.place.shape)
+        priced = np.append(market.usage.T @ prices, 0.0)
+        return np.asarray(priced[self.place])
+
+    def used(self, time: FloatArray) -> FloatArray:
+        """What all hold whose members spend this time in each place, shape (R,)."""
+        if self.market.good is not None:
+            return np.bincount(self.market.good, self.weight @ time, len(self.market.capacity)).astype(np.float64)
+        return np.asarray(self.market.usage @ self.columns(self.weight[:, np.newaxis] * time))
+
+    def columns(self, parts: FloatArray) -> FloatArray:
+        """Numbers of classes and places as numbers of the program's columns, shape (N,)."""
+        count = self.market.usage.shape[1]
+        return np.bincount(self.place.ravel() % (count + 1), parts.ravel(), count + 1)[:count].astype(np.float64)
+
+    def room(self, demand: FloatArray) -> FloatArray:
+        """The factor that brings each place within the capacities when so much is held, shape (K, w) or (1, w)."""
+        market = self.market
+        with np.errstate(divide="ignore"):
+            factor = np.where(demand > market.capacity, market.capacity / demand, 1.0)
+        if market.good is not None:
+            return factor[market.good][np.newaxis, :]
+        by_column = market.usage.tocsc()
+        least = np.ones(market.usage.shape[1] + 1)
+        some = np.flatnonzero(np.diff(by_column.indptr))
+        least[some] = np.minimum.reduceat(factor[by_column.indices], by_column.indptr[some]) if len(some) else 1.0
+        return np.asarray(least[self.place])
+
+    def curvature(
+        self, spread: FloatArray, tilt: FloatArray, total: FloatArray, idle: FloatArray, bend: FloatArray
+    ) -> FloatArray:
+        """sum_k N_k G_k (diag(d) - d d' / S - g t t') G_k', shape (R, R).
+
+        ``spread`` d and ``tilt`` t have shape (K, w), ``total`` S = sum_j d_j + idle and ``bend`` g shape (K,). Where
+        each place is one good, the first two terms are a Laplacian, summed up without cancellation.
+        """
+        first, second = np.sqrt(self.weight / total), np.sqrt(self.weight * bend)
+        goods = len(self.market.capacity)
+        if self.market.good is not None:
+            one = spread * first[:, np.newaxis]
+            matrix = -(one.T @ one)
+            np.fill_diagonal(matrix, 0.0)
+            np.fill_diagonal(matrix, (first * first * idle) @ spread - matrix.sum(axis=0))
+            one = tilt * second[:, np.newaxis]
+            return np.asarray(matrix - one.T @ one)
+        usage = self.market.usage
+        held = sp.csr_matrix(usage.multiply(self.columns(self.weight[:, np.newaxis] * spread)[np.newaxis, :]))
+        matrix = np.asarray((held @ usage.T).todense()).reshape(goods, goods)
+        for part, factor in ((spread, first), (tilt, second)):
+            rows, places = np.nonzero(part)
+            column = self.place[rows, places]
+            by_class = sp.csr_matrix(
+                (part[rows, places] * factor[rows], (column, rows)), shape=(usage.shape[1], len(self.classes))
+            )
+            each = sp.csr_matrix(usage @ by_class)
+            matrix = matrix - np.asarray((each @ each.T).todense())
+        return matrix

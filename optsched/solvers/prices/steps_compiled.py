@@ -1,0 +1,121 @@
+"""The sweeps of `optsched.solvers.prices.steps`, compiled where numba is installed (the extra ``fast``)."""
+
+from __future__ import annotations
+
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+
+@cache
+def compiled() -> SimpleNamespace | None:
+    """The compiled sweeps, under the names that they have in numpy; None without numba."""
+    try:
+        import numba
+    except ImportError:
+        return None
+    sweeps = (_weigh, _respond, _complete, _product, _recentre)
+    return SimpleNamespace(**{sweep.__name__[1:]: numba.njit(cache=True, nogil=True)(sweep) for sweep in sweeps})
+
+
+def _weigh(a: Any, x: Any, z: Any, idle: Any, bend: Any, spread: Any, tilt: Any) -> Any:
+    classes, width = a.shape
+    total, centre, damp = np.empty(classes), np.empty(classes), np.empty(classes)
+    for k in range(classes):
+        summed = idle[k]
+        first = 0.0
+        for j in range(width):
+            d = x[k, j] / z[k, j]
+            spread[k, j] = d
+            summed += d
+            first += a[k, j] * d
+        middle = first / summed
+        variance = idle[k] * middle * middle
+        for j in range(width):
+            apart = a[k, j] - middle
+            tilt[k, j] = spread[k, j] * apart
+            variance += tilt[k, j] * apart
+        total[k] = summed
+        centre[k] = middle
+        damp[k] = 1.0 / (1.0 + bend[k] * variance)
+    return total, centre, damp
+
+
+def _respond(
+    a: Any, q: Any, x: Any, z: Any, u: Any, y: Any, open_: Any, aim: float, cross: Any, rest: Any, bend: Any, pull: Any,
+    spread: Any, total: Any, centre: Any, damp: Any, dx: Any,
+) -> Any:  # fmt: skip
+    classes, width = a.shape
+    dy, du = np.empty(classes), np.empty(classes)
+    for k in range(classes):
+        summed = 0.0
+        tilted = 0.0
+        for j in range(width):
+            error = q[k, j] + u[k] - a[k, j] * y[k] - z[k, j]
+            h = (aim * open_[k, j] - cross[k, j]) / z[k, j] - x[k, j] - spread[k, j] * error
+            dx[k, j] = h
+            summed += h
+            tilted += (a[k, j] - centre[k]) * h
+        rise = (pull[k] + bend[k] * (centre[k] * rest[k] - tilted)) * damp[k]
+        rent = (summed + rest[k]) / total[k] + centre[k] * rise
+        for j in range(width):
+            dx[k, j] -= spread[k, j] * (rent - a[k, j] * rise)
+        dy[k] = rise
+        du[k] = rent
+    return dy, du
+
+
+def _complete(
+    a: Any, q: Any, dq: Any, x: Any, z: Any, u: Any, y: Any, open_: Any, aim: float, cross: Any, bend: Any, spread: Any,
+    tilt: Any, total: Any, centre: Any, damp: Any, dy: Any, du: Any, dx: Any, dz: Any,
+) -> Any:  # fmt: skip
+    classes, width = a.shape
+    forward = 1e-300
+    back = 1e-300
+    for k in range(classes):
+        tilted = 0.0
+        summed = 0.0
+        for j in range(width):
+            tilted += tilt[k, j] * dq[k, j]
+            summed += spread[k, j] * dq[k, j]
+        more = bend[k] * damp[k] * tilted
+        dy[k] += more
+        du[k] += centre[k] * more - summed / total[k]
+        for j in range(width):
+            if open_[k, j] > 0.0:
+                error = q[k, j] + u[k] - a[k, j] * y[k] - z[k, j]
+                dz[k, j] = error + dq[k, j] + du[k] - a[k, j] * dy[k]
+                dx[k, j] = (aim - cross[k, j]) / z[k, j] - x[k, j] - spread[k, j] * dz[k, j]
+                forward = max(forward, -dx[k, j] / x[k, j])
+                back = max(back, -dz[k, j] / z[k, j])
+            else:
+                dz[k, j] = 0.0
+                dx[k, j] = 0.0
+    return 1.0 / forward, 1.0 / back
+
+
+def _product(x: Any, dx: Any, z: Any, dz: Any, open_: Any, weight: Any, forth: float, back: float) -> Any:
+    classes, width = x.shape
+    total = 0.0
+    for k in range(classes):
+        each = 0.0
+        for j in range(width):
+            each += (x[k, j] + forth * dx[k, j]) * (z[k, j] + back * dz[k, j]) * open_[k, j]
+        total += weight[k] * each
+    return total
+
+
+def _recentre(
+    x: Any, dx: Any, z: Any, dz: Any, open_: Any, forth: float, back: float, low: float, high: float, cross: Any
+) -> None:
+    classes, width = x.shape
+    for k in range(classes):
+        for j in range(width):
+            if open_[k, j] > 0.0:
+                reached = (x[k, j] + forth * dx[k, j]) * (z[k, j] + back * dz[k, j])
+                if reached < low:
+                    cross[k, j] -= low - reached
+                elif reached > high:
+                    cross[k, j] -= max(high - reached, -high)

@@ -1,0 +1,48 @@
+"""What ends a search before its time: the clock, the work allowed, the user."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from threading import Event
+
+from optsched.solution.values import Termination
+from optsched.solvers.base import PROGRESS_EVERY, Limits, Progress
+
+
+@dataclass
+class Watch:
+    """Called between passes with value and bound; says whether the search ends, and tells the progress.
+
+    Parameters
+    ----------
+    limits : Limits
+    interrupted : Event
+    unit, shift : float
+        A value v of the search is ``unit`` v + ``shift`` of the program.
+    """
+
+    limits: Limits
+    interrupted: Event
+    unit: float = 1.0
+    shift: float = 0.0
+    asked: int = 0
+    reason: Termination | None = None
+    _began: float = field(default_factory=time.perf_counter)
+    _last: float = field(default_factory=time.perf_counter)
+
+    def __call__(self, value: float, bound: float) -> bool:
+        """Whether the search is to end."""
+        limits, now = self.limits, time.perf_counter()
+        self.asked += 1
+        if limits.on_progress is not None and now - self._last > PROGRESS_EVERY:
+            self._last = now
+            value, bound = value * self.unit + self.shift, bound * self.unit + self.shift
+            limits.on_progress(Progress(now - self._began, value, bound, f"pass {self.asked}"))
+        if self.interrupted.is_set():
+            self.reason = Termination.INTERRUPTED
+        elif limits.time is not None and now - self._began > limits.time:
+            self.reason = Termination.TIME_LIMIT
+        elif limits.work is not None and self.asked > limits.work:
+            self.reason = Termination.WORK_LIMIT
+        return self.reason is not None

@@ -1,0 +1,353 @@
+"""Totals of concave utilities by prices against Clarabel, closed forms, and themselves: every answer is proved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from threading import Event
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import optsched
+from optsched.candidates.compile import compile
+from optsched.engine import Engine
+from optsched.errors import SolverUnavailable
+from optsched.instance import Instance
+from optsched.outcome import Outcome
+from optsched.performance.table import TableModel
+from optsched.program import AllocationProgram, Total
+from optsched.program.tangent_form import TangentForm
+from optsched.registry import load_solver
+from optsched.solution.certificate import dual_bound
+from optsched.solution.solution import Status
+from optsched.solution.values import Termination
+from optsched.solvers import Limits, Progress
+from optsched.solvers.prices import interior, steps
+from optsched.solvers.prices.steps_compiled import compiled
+from optsched.solvers.prices.watch import Watch
+
+KINDS = ("plain", "wide rows", "wide entries", "whole numbers", "ample", "equal")
+EXPONENTS = (0.0, -1.0, 0.5, 0.9)
+
+
+def total(
+    rates: np.ndarray, gangs: Any, pools: Any, exponent: float, weight: Any = None, instance: Instance | None = None
+) -> AllocationProgram:
+    if instance is None:
+        sizes = {f"pool{j}": int(size) for j, size in enumerate(np.ravel(pools))}
+        instance = Instance.from_arrays(pools=sizes, throughput=rates, gpus=np.broadcast_to(gangs, len(rates)))
+    classes = compile(instance, TableModel(instance.rates, instance)).classes(frozenset())
+    weights = np.ones(len(classes)) if weight is None else np.resize(np.asarray(weight, float), len(classes))
+    function = {0.0: "log", 1.0: "linear"}.get(exponent, "power")
+    return AllocationProgram(classes, Total(weights, function, exponent), sp.csr_matrix(classes.throughput))
+
+
+def drawn(seed: int) -> AllocationProgram:
+    """A small program of a random sort; every job can run."""
+    random = np.random.default_rng(seed)
+    jobs, pools = int(random.choice([1, 2, 3, 5, 12, 30, 60])), int(random.choice([1, 2, 3, 5, 8]))
+    kind, exponent = KINDS[seed % len(KINDS)], EXPONENTS[seed // len(KINDS) % len(EXPONENTS)]
+    rates = random.lognormal(0.0, 1.0, (jobs, pools))
+    if kind == "wide rows":
+        rates *= 10.0 ** random.uniform(-6.0, 6.0, (jobs, 1))
+    elif kind == "wide entries":
+        rates = 10.0 ** random.uniform(-6.0, 6.0, (jobs, pools))
+    elif kind == "whole numbers":
+        rates = random.integers(0, 4, (jobs, pools)).astype(float)
+    elif kind == "equal":
+        rates = rates[random.integers(0, max(1, jobs // 3), jobs)]
+    if kind != "equal":
+        rates *= random.random((jobs, pools)) > 0.15
+        rates[np.arange(jobs), random.integers(0, pools, jobs)] = 1.0
+    gangs = random.choice([1, 2, 4, 8], jobs)
+    sizes = np.maximum(8, random.integers(1, 9, pools) * int(gangs.sum() * random.choice([0.02, 0.1, 0.3])))
+    sizes = sizes + int(gangs.sum()) if kind == "ample" else sizes
+    return total(rates, gangs, sizes, exponent, random.choice([0.25, 1.0, 2.0, 8.0], jobs))
+
+
+def scattered(jobs: int, pools: int, exponent: float = 0.0) -> AllocationProgram:
+    """Jobs of which no two are alike, on too few GPUs."""
+    random = np.random.default_rng(7)
+    rates = random.lognormal(0.0, 1.0, (jobs, 1)) * random.lognormal(0.0, 0.6, (jobs, pools))
+    sizes = np.full(pools, max(8, jobs // (4 * pools)))
+    return total(rates, random.choice([1, 2, 4], jobs), sizes, exponent, random.choice([1.0, 2.0, 4.0], jobs))
+
+
+def with_capacity(program: AllocationProgram, capacity: np.ndarray) -> AllocationProgram:
+    candidates = program.classes.candidates
+    resources = replace(candidates.resources, capacity=capacity)
+    return replace(program, classes=replace(program.classes, candidates=replace(candidates, resources=resources)))
+
+
+def solved(program: AllocationProgram, solver: str = "prices", **limits: Any) -> Outcome:
+    return Engine(load_solver, solver, Limits(**limits)).solve_allocation(program)
+
+
+def worth(program: AllocationProgram, outcome: Outcome) -> float:
+    """What the levels are worth at their slopes, by which gaps are measured: the weights, of logarithms."""
+    utility, level = program.utility, np.maximum(program.level(outcome.x), 1e-30)
+    assert isinstance(utility, Total)
+    return float((program.classes.count * utility.weight) @ (utility.slope(level) * level))
+
+
+@pytest.fixture(params=["numpy", "compiled"])
+def sweeps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    if request.param == "compiled" and compiled() is None:
+        pytest.skip("numba (the extra fast) is not installed")
+    monkeypatch.setattr(interior, "COMPILED", 0 if request.param == "compiled" else 10**12)
+    yield request.param
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_random_totals_agree_with_clarabel(half: int) -> None:
+    for seed in range(48 * half, 48 * half + 48):
+        program = drawn(seed)
+        ours = solved(program)
+        scale = worth(program, ours)
+        assert ours.status is Status.OPTIMAL and ours.certificate.ok, (seed, ours.certificate.problems)
+        assert ours.certificate.proof == "dual"
+        assert -1e-12 * scale <= ours.bound - ours.value <= 2e-8 * scale, seed
+        theirs = solved(program, "clarabel")
+        assert ours.value >= theirs.value - 2e-8 * scale, seed
+        if theirs.status is Status.OPTIMAL:
+            assert ours.value == pytest.approx(theirs.value, abs=1e-6 * scale), seed
+
+
+@pytest.mark.slow
+def test_thousands_of_random_totals_are_proved(sweeps: str) -> None:
+    for seed in range(1000, 2500):
+        program = drawn(seed)
+        ours = solved(program)
+        assert ours.certificate.ok and ours.status is Status.OPTIMAL, seed
+        assert ours.bound - ours.value <= 2e-8 * worth(program, ours), seed
+
+
+@pytest.mark.parametrize("exponent", EXPONENTS)
+def test_kinks_leave_no_gap(exponent: float, sweeps: str) -> None:
+    program = scattered(1500, 5, exponent)
+    outcome = solved(program)
+    assert outcome.values.termination is Termination.OPTIMAL
+    assert 0 <= outcome.bound - outcome.value + 1e-12 * worth(program, outcome) <= 1e-8 * worth(program, outcome)
+    assert outcome.values.iterations <= 45
+
+
+@pytest.mark.skipif(compiled() is None, reason="numba (the extra fast) is not installed")
+@pytest.mark.parametrize("exponent", [0.0, -4.0])
+def test_numpy_and_compiled_sweeps_agree(exponent: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, found = scattered(400, 4, exponent), []
+    for least in (0, 10**12):
+        monkeypatch.setattr(interior, "COMPILED", least)
+        found.append(load_solver("prices")().solve_allocation(program, Limits()))
+    assert found[0].objective == pytest.approx(found[1].objective, rel=2e-9)
+    assert found[0].y == pytest.approx(found[1].y, rel=1e-4, abs=1e-6 * float(np.abs(found[1].y).max()))
+
+
+@pytest.mark.skipif(compiled() is None, reason="numba (the extra fast) is not installed")
+def test_each_compiled_sweep_does_what_numpy_does() -> None:
+    random = np.random.default_rng(0)
+    fast = compiled()
+
+    def table() -> np.ndarray:
+        return random.uniform(0.1, 1.0, (30, 3))
+
+    def column() -> np.ndarray:
+        return random.uniform(0.1, 1.0, 30)
+
+    a, q, dq, x, z, cross = (table() for _ in range(6))
+    u, y, rest, bend, pull, idle = (column() for _ in range(6))
+    open_ = (random.random((30, 3)) > 0.2).astype(float)
+    a, x, z, cross = a * open_, x * open_, np.where(open_ > 0, z, 1.0), cross * open_
+    results = []
+    for sweeps in (steps, fast):
+        spread, tilt, dx, dz = (np.zeros((30, 3)) for _ in range(4))
+        total_, centre, damp = sweeps.weigh(a, x, z, idle, bend, spread, tilt)
+        same = (0.3, cross.copy(), rest, bend, pull, spread, total_, centre, damp, dx)
+        dy, du = sweeps.respond(a, q, x, z, u, y, open_, *same)
+        first = dx.copy()
+        lengths = sweeps.complete(
+            a, q, dq, x, z, u, y, open_, 0.3, cross, bend, spread, tilt, total_, centre, damp, dy, du, dx, dz
+        )
+        product = sweeps.product(x, dx, z, dz, open_, u, 0.4, 0.5)
+        moved = cross.copy()
+        sweeps.recentre(x, dx, z, dz, open_, 0.4, 0.5, 0.1, 0.2, moved)
+        results.append([spread, tilt, total_, centre, damp, first, dy, du, dx, dz, lengths, product, moved])
+    for one, other in zip(*results, strict=True):
+        assert one == pytest.approx(other, rel=1e-11)
+
+
+def test_one_job_and_one_pool_are_closed_forms() -> None:
+    alone = solved(total(np.array([[3.0, 5.0]]), 1, [1, 1], 0.0))
+    assert alone.value == pytest.approx(np.log(5.0), abs=1e-9)
+    rates = np.array([[1.0], [2.0], [4.0], [8.0]])
+    shared = solved(total(rates, 1, [1], 0.0))  # everybody gets a quarter of the GPU
+    assert shared.x == pytest.approx(np.full(4, 0.25), abs=1e-6)
+    weighted = solved(total(rates, 1, [1], 0.0, [1.0, 2.0, 3.0, 4.0]))
+    assert weighted.x == pytest.approx(np.arange(1, 5) / 10, abs=1e-6)
+    power = solved(total(rates, 1, [1], -1.0))  # shares go with the inverse root of the rates
+    assert power.x == pytest.approx(rates[:, 0] ** -0.5 / (rates**-0.5).sum(), abs=1e-6)
+
+
+def test_where_there_is_room_for_all_prices_are_nothing() -> None:
+    program = total(np.random.default_rng(1).lognormal(0, 1, (40, 3)), 1, [50, 50, 50], 0.0)
+    outcome = solved(program)
+    assert outcome.value == pytest.approx(float(np.log(program.highest_level).sum()), abs=1e-8)
+    assert np.abs(outcome.duals["capacity"]).max() <= 1e-8
+
+
+def test_prices_are_what_one_more_gpu_is_worth() -> None:
+    base = scattered(60, 3)
+    outcome, step = solved(base), 1e-3
+    for resource in range(3):
+        capacity = base.classes.capacity.copy()
+        capacity[resource] += step
+        more = solved(with_capacity(base, capacity))
+        assert (more.value - outcome.value) / step == pytest.approx(outcome.duals["capacity"][resource], rel=1e-2)
+
+
+def test_doubled_jobs_and_pools_get_the_same_levels() -> None:
+    random = np.random.default_rng(3)
+    rates, gangs = random.lognormal(0, 1, (25, 4)), random.choice([1, 2, 4], 25)
+    once = solved(total(rates, gangs, [9, 8, 10, 11], 0.0))
+    twice = solved(total(np.repeat(rates, 2, axis=0), np.repeat(gangs, 2), [18, 16, 20, 22], 0.0))
+    assert twice.value == pytest.approx(2 * once.value, abs=1e-7)
+
+
+def test_units_of_rates_do_not_matter_to_logarithms() -> None:
+    random = np.random.default_rng(4)
+    rates, scale = random.lognormal(0, 1, (30, 3)), 10.0 ** random.uniform(-6, 6, (30, 1))
+    plain, scaled = (solved(total(table, 1, [3, 4, 3], 0.0)) for table in (rates, rates * scale))
+    assert scaled.value - plain.value == pytest.approx(float(np.log(scale).sum()), abs=1e-6)
+
+
+def several(jobs: int = 30) -> Instance:
+    """Jobs that need CPUs beside GPUs, of which there are too few in one pool."""
+    random = np.random.default_rng(6)
+    pools = [
+        {"name": "a", "nodes": 2, "gpus_per_node": 4, "cpus_per_node": 12},
+        {"name": "b", "nodes": 3, "gpus_per_node": 4, "cpus_per_node": 64},
+    ]
+    workloads = {
+        f"w{row}": {
+            "throughput": {"a": float(random.lognormal(1, 1)), "b": float(random.lognormal(0, 1))},
+            "demand": {"cpu": float(random.integers(1, 9))},
+        }
+        for row in range(jobs)
+    }
+    rates = {str(count): float(count**0.7) for count in (1, 2, 4)}
+    elastic = [{"id": f"e{k}", "gpus": {"min": 1, "max": 4}, "throughput": {"b": rates}} for k in range(3)]
+    listed = [{"id": f"j{row}", "workload": f"w{row}"} for row in range(jobs)]
+    return Instance.from_document(
+        {
+            "format": "optsched-instance/1", "cluster": {"pools": pools}, "workloads": workloads,
+            "jobs": [*listed, *elastic],
+        }
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5])
+def test_columns_may_hold_several_resources(exponent: float, sweeps: str) -> None:
+    program = total(np.zeros(0), 1, (), exponent, instance=several())
+    assert program.classes.usage.nnz > program.classes.columns  # GPUs and CPUs
+    ours, theirs = solved(program), solved(program, "clarabel")
+    scale = worth(program, ours)
+    assert ours.bound - ours.value <= 1e-8 * scale
+    assert ours.value == pytest.approx(theirs.value, abs=1e-6 * scale)
+
+
+def test_the_tangent_without_its_matrix_is_the_tangent() -> None:
+    program = scattered(20, 3, 0.5)
+    x = program.even()
+    random = np.random.default_rng(0)
+    arrays, lean = program.tangent(x).arrays, TangentForm(program, program.touched(x))
+    point, duals = random.random(arrays.shape[1]), random.random(arrays.shape[0])
+    assert lean.shape == arrays.shape
+    for name in ("row_lower", "row_upper", "lower", "upper", "implied_lower", "implied_upper", "cost"):
+        assert getattr(lean, name) == pytest.approx(getattr(arrays, name)), name
+    for name, argument in (("activity", point), ("row_terms", point), ("pulled", duals), ("column_terms", duals)):
+        assert getattr(lean, name)(argument) == pytest.approx(getattr(arrays, name)(argument)), name
+    assert lean.largest_in_rows(point) == pytest.approx(arrays.largest_in_rows(point))
+    assert lean.objective(point) == pytest.approx(arrays.objective(point))
+    assert dual_bound(lean, -duals) == pytest.approx(dual_bound(arrays, -duals))
+    assert [block.name for block in lean.rows] == [block.name for block in arrays.rows]
+
+
+def test_wrong_prices_prove_nothing() -> None:
+    program = scattered(50, 3)
+    values = load_solver("prices")().solve_allocation(program, Limits())
+    assert values.y is not None
+    for factor in (0.5, 2.0):
+        wrong = values.y * factor
+        bound = dual_bound(TangentForm(program, program.touched(values.x, wrong)), wrong)
+        assert bound is not None and bound > values.bound + 1.0
+
+
+def test_auto_picks_prices_for_many_different_jobs() -> None:
+    engine = Engine(load_solver)
+    outcome = engine.solve_allocation(scattered(1600, 2))
+    assert outcome.solver.name == "prices" and "1600 different jobs" in engine.reason
+    assert Engine(load_solver).solve_allocation(scattered(40, 2)).solver.name == "clarabel"
+
+
+def test_a_formulation_is_solved_and_verified(tmp_path: Any) -> None:
+    random = np.random.default_rng(2)
+    instance = Instance.from_arrays(pools={"a": 20, "b": 30}, throughput=random.lognormal(0, 1, (100, 2)))
+    solution = optsched.solve(instance, "alpha-fairness", alpha=2.0, solver="prices")
+    assert solution.ok and solution.status == "optimal" and solution.gap < 1e-8
+    assert optsched.verify(instance, solution.to_document()).ok
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"exponent": 1.0}, "its utility is linear"),
+        ({"weight": [0.0, 1.0]}, "a job has no weight"),
+    ],
+)
+def test_what_prices_cannot_take_is_refused(change: dict[str, Any], why: str) -> None:
+    program = total(np.array([[1.0, 2.0], [2.0, 3.0]]), 1, [1, 1], **{"exponent": 0.0, **change})
+    with pytest.raises(SolverUnavailable, match=why):
+        solved(program)
+
+
+def test_a_job_that_can_have_nothing_is_refused_where_that_is_worth_minus_infinity() -> None:
+    base = total(np.array([[1.0, 2.0], [2.0, 3.0]]), 1, [1, 1], 0.0)
+    levels = sp.csr_matrix(sp.diags_array([0.0, 1.0]) @ base.levels)
+    program = AllocationProgram(base.classes, base.utility, levels)
+    with pytest.raises(SolverUnavailable, match="a job can have nothing, which is worth minus infinity"):
+        solved(program)
+    worthless = AllocationProgram(base.classes, Total(np.ones(2), "power", 0.5), levels)
+    assert solved(worthless).value == pytest.approx(2.0 * np.sqrt(3.0))
+
+
+def test_no_capacity_is_a_price_or_a_refusal() -> None:
+    base = total(np.array([[1.0, 2.0], [2.0, 3.0], [5.0, 1.0]]), 1, [1, 1], 0.0)
+    empty = with_capacity(base, np.array([1.0, 0.0]))
+    outcome = solved(empty)
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.value == pytest.approx(np.log(10.0 / 27.0))
+    assert outcome.bound == pytest.approx(outcome.value, abs=1e-7)
+    nothing = with_capacity(base, np.array([0.0, 0.0]))
+    with pytest.raises(SolverUnavailable, match="a job needs what there is none of"):
+        solved(nothing)
+
+
+def test_limits_end_the_search_with_an_honest_gap() -> None:
+    program, events = scattered(300, 3), list[Progress]()
+    stopped = solved(program, work=3, on_progress=events.append)
+    assert stopped.values.termination is Termination.WORK_LIMIT and stopped.status is Status.FEASIBLE
+    assert stopped.certificate.ok and stopped.bound > solved(program).value > stopped.value
+    late = solved(program, time=1e-9)
+    assert late.values.termination is Termination.TIME_LIMIT and late.bound > late.value
+
+
+def test_the_watch_tells_and_ends() -> None:
+    events, flag = list[Progress](), Event()
+    watch = Watch(Limits(on_progress=events.append), flag, unit=2.0, shift=1.0)
+    watch._last -= 1.0
+    assert not watch(3.0, 4.0)
+    assert (events[0].incumbent, events[0].bound) == (7.0, 9.0)
+    flag.set()
+    assert watch(3.0, 4.0) and watch.reason is Termination.INTERRUPTED
