@@ -307,7 +307,7 @@ class Seating:
             or not self.seats.stays.all()
             or len(self._on) > len(self._stays)
         ):
-            return Keeping(C, self._seated(rows), self.constraints).keep(rows, going, gpus)
+            return Keeping(C, self._seated(rows), self.constraints).keep(rows, going, gpus, claims.held[going])
         return self._held_together(claims, going, gpus)
 
     def _held_together(self, claims: Claims, going: IntArray, gpus: Sequence[tuple[str, ...]]) -> Held:

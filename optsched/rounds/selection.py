@@ -114,6 +114,13 @@ def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray)
     return np.lexsort((scrambled, -rows.rate, -rows.fraction, due, rank, group)).astype(np.int64)
 
 
+def room_at_least(free: FloatArray, rows: JobRows, uses: Uses, firm: IntArray) -> FloatArray:
+    """What is free of each resource; where that has shrunk, what rows hold that must go on, the first of each job."""
+    instant = instant_of(taken(rows, firm), uses)
+    on = first_fit(instant, np.arange(len(firm)), np.full(len(free), np.inf))
+    return np.maximum(free, instant.uses.total(on) * FULL)
+
+
 def uses_of(classes: Classes) -> Uses:
     """Shares of all renewable resources that each class column holds."""
     renewable = classes.resources.renewable

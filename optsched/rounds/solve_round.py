@@ -39,6 +39,7 @@ from optsched.rounds.selection import (
     joined,
     leftovers,
     order_due,
+    room_at_least,
     rows_alone,
     taken,
     uses_of,
@@ -152,11 +153,9 @@ class _Round:
         C, policy = answer.classes, state.policy
         ledger = state.ledger.under(keys_of(C, answer.rows), answer.rows.fraction)
         claims, most = self._claims(ledger)
-        alone = np.flatnonzero(claims.busy & ~(view.outside | view.awaits) & view.must)
         seating = Seating(
             view.instance, C, [constraint.document() for constraint in answer.constraints],
-            view.standing(np.concatenate([np.flatnonzero(view.outside), alone])), view.must,
-            state.reservations, most,
+            view.standing(np.flatnonzero(claims.busy & view.must)), view.must, state.reservations, most,
         )  # fmt: skip
         left = seating.run_through(claims, most, answer.strict)
         if not (answer.leaves_idle if policy.fill is None else not policy.fill):
@@ -214,11 +213,10 @@ class _Round:
         order = order_due(rows, due, group, first)
         if place is not None:
             order = np.lexsort((place, first, group)).astype(np.int64)
-        busy = view.outside | view.awaits | (view.must & ~_members(rows, held, len(table)))
-        urgent, free = group == STARVED, self._free(busy & view.must & ~view.outside)
+        busy, urgent, uses = view.awaits | in_place.rowless, group == STARVED, uses_of(C)
+        free = room_at_least(in_place.free, rows, uses, order[held[order]])
         if answer.place is None and ((rows.partner >= 0) & (rows.fraction > 0)).any():
             worth = worth_of(rows, deficit, np.where(parts, 0.0, ahead), 1.0 + policy.hysteresis + cost)
-        uses = uses_of(C)
         return Claims(C, rows, order, continues, held, urgent, busy, sharing, free, uses, worth=worth, host=host), most
 
     def _sharing(self) -> IntArray:
@@ -228,16 +226,6 @@ class _Round:
         partner = np.full(len(ran.carried), -1, np.int64)
         partner[pairs[:, 0]], partner[pairs[:, 1]] = pairs[:, 1], pairs[:, 0]
         return partner
-
-    def _free(self, jobs: BoolArray) -> np.ndarray:
-        """Share of each renewable resource that is free beside jobs which run in no row."""
-        C, pools = self.answer.classes, self.view.instance.cluster.numbering.pool
-        renewable, stands = C.resources.renewable, self.view.standing(np.flatnonzero(jobs))
-        part = stands.share[stands.owner]  # two that share GPUs have them together
-        taken_gpus = np.bincount(pools[stands.node], part, minlength=len(C.instance.cluster.pools))
-        pool, capacity = C.resources.pool[renewable], C.capacity[renewable]
-        used = np.where(pool >= 0, taken_gpus[pool], 0.0)
-        return 1.0 + 1e-9 - np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)
 
     def _leftovers(self, left: Claims) -> Claims:
         """Rows without a claim, of jobs that do not run yet, that fit on what is left over."""

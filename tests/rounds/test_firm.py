@@ -1,0 +1,74 @@
+"""Jobs that must not be stopped run on where they are, though there is less than they need there, or they may not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import optsched
+from optsched.rounds.plan import Plan, Verdict
+from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.solve_round import solve_round
+from optsched.rounds.state import RoundState
+from optsched.rounds.transitions import advanced, followed
+
+Document = dict[str, Any]
+
+
+def crowded(**more: Any) -> Document:
+    """``m`` needs 4 of the 2 CPUs of ``a``; ``done`` is as firm, and in no row; both nodes have another GPU."""
+    nodes = [{"name": name, "gpus": 2, "cpus": cpus} for name, cpus in (("a", 2), ("b", 8), ("c", 2))]
+    return {
+        "format": "optsched-instance/1", "round": 60.0, "now": 0.0,
+        "cluster": {"pools": [{"name": "p", "nodes": nodes}], "resources": [{"name": "licences", "capacity": 1}]},
+        "workloads": {
+            "small": {"throughput": {"p": 1.0}},
+            "large": {"throughput": {"p": 1.0}, "demand": {"cpu": 4}},
+        },
+        "jobs": [
+            firm("m", "a/0", workload="large"),
+            firm("done", "c/0", workload="small", steps_done=1e9),
+            *({"id": f"x{k}", "workload": "small", "steps": 1e9} for k in range(4)),
+        ],
+        **more,
+    }  # fmt: skip
+
+
+def firm(name: str, gpu: str, **more: Any) -> Document:
+    """A job that runs and cannot be stopped."""
+    running = {"pool": "p", "gpus": [gpu], "since": 0.0}
+    return {"id": name, "steps": 1e9, "preemptible": False, "running": running, **more}
+
+
+def plans(document: Document, rounds: int, **policy: Any) -> list[Plan]:
+    state, found = RoundState.first(optsched.Instance.from_document(document), RoundPolicy(**policy)), []
+    for _ in range(rounds):
+        found.append(solve_round(state))
+        for job, gpus in (("m", "a/0"), ("done", "c/0")):
+            decision = found[-1].decision(state.instance.jobs_table.names.index(job))
+            assert decision.verdict is Verdict.KEEP and decision.gpus == (gpus,)
+        state = advanced(followed(state, found[-1]), state.until)
+    return found
+
+
+@pytest.mark.parametrize("policy", [{}, {"max_moves": 0}, {"patience": 1}, {"ranking": "fifo"}])
+def test_a_job_runs_on_where_there_is_less_than_it_needs(policy: Document) -> None:
+    found = plans(crowded(), 4, **policy)
+    assert all(plan.fallback is None and len(plan.running) == 6 for plan in found)
+
+
+def test_jobs_run_on_beside_others_that_they_are_to_be_kept_apart_from() -> None:
+    document = crowded(constraints=[{"kind": "anti-affinity", "jobs": ["m", "done", "n"]}])
+    document["jobs"].append(firm("n", "a/1", workload="small"))
+    assert all(plan.fallback is None and len(plan.running) == 6 for plan in plans(document, 4))
+
+
+def test_jobs_run_on_with_more_of_a_resource_than_there_is() -> None:
+    document = crowded()
+    for name, gpu in (("n", "a/1"), ("o", "b/1")):
+        option = {"pool": "p", "gpus": 1, "throughput": 1.0, "uses": {"licences": 1.0}}
+        document["jobs"].append(firm(name, gpu, options=[option]))
+    for plan in plans(document, 4):
+        assert plan.decision(6).gpus == ("a/1",) and plan.decision(7).gpus == ("b/1",)
+        assert "cannot be preempted" in (plan.fallback or "")
