@@ -17,6 +17,7 @@ from optsched.candidates import JobRows
 from optsched.errors import Interrupted, OptschedError
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
+from optsched.program import SideRows
 from optsched.registry import load_solver
 from optsched.rounds.allocating import Answer, Memory, Recorded, allocate, keys_of, repaired
 from optsched.rounds.checking import broken_rules
@@ -37,6 +38,7 @@ from optsched.rounds.selection import (
     STARVED,
     Claims,
     joined,
+    lasting,
     leftovers,
     order_due,
     room_at_least,
@@ -217,7 +219,14 @@ class _Round:
         free = room_at_least(in_place.free, rows, uses, order[held[order]])
         if answer.place is None and ((rows.partner >= 0) & (rows.fraction > 0)).any():
             worth = worth_of(rows, deficit, np.where(parts, 0.0, ahead), 1.0 + policy.hysteresis + cost)
-        return Claims(C, rows, order, continues, held, urgent, busy, sharing, free, uses, worth=worth, host=host), most
+        claims = Claims(C, rows, order, continues, held, urgent, busy, sharing, free, uses, worth=worth, host=host)
+        firm = ~table.preemptible[rows.job] | gathered(~table.preemptible, rows.partner, False)
+        return lasting(claims, firm, self._side()) if (firm & ~held).any() else claims, most
+
+    def _side(self) -> list[SideRows]:
+        """Rows of the side constraints."""
+        classes = self.answer.classes
+        return [rows for own in self.answer.constraints if (rows := rows_of(own, classes)) is not None]
 
     def _sharing(self) -> IntArray:
         """The job with which each stands in a pair now, -1 for none."""
@@ -236,7 +245,7 @@ class _Round:
         hopeful[C.class_a[fits]] = True
         others = rows_alone(C, np.flatnonzero((C.of_job >= 0) & ~left.busy & np.append(hopeful, False)[C.of_job]))
         others = taken(others, np.flatnonzero(fits[others.column]))
-        side = [rows for own in self.answer.constraints if (rows := rows_of(own, C)) is not None] if len(others) else []
+        side = self._side() if len(others) else []
         return leftovers(left, others, self._continues(others), self.state.service.executed, side)
 
     def _running_pairs(self, ledger: Ledger) -> JobRows:

@@ -46,6 +46,8 @@ class Facts:
     now: float = 0.0
     shrunk: bool = False
     """Whether CPUs of nodes were taken away: jobs that cannot be preempted may then hold too many."""
+    firmed: bool = False
+    """Whether jobs were made to run on while they ran: no allocation may then keep the side constraints."""
 
     def takes_work(self, node: str, until: float) -> bool:
         reserved = any(node in nodes and a < until and b > self.now for nodes, a, b in self.reservations.values())

@@ -139,6 +139,7 @@ class Storm:
             wrong.append(f"{moved} are stopped or moved, {most} may be")
         assert not wrong, f"round {plan.number}: " + "; ".join(wrong)
         if plan.fallback is not None:
+            assert self.facts.firmed or "cannot be preempted" not in plan.fallback
             self.fallbacks.append(plan.fallback)
         self.running = {item.job: (item.pool, item.gpus) for item in (*plan.start, *plan.keep, *plan.move) if item.gpus}  # type: ignore[misc]
         self.plan = plan
@@ -299,6 +300,7 @@ class Storm:
         )
         self.scheduler.update(name, **change)
         self.facts.jobs[name] |= change
+        self.facts.firmed |= name in self.running and change.get("preemptible") is False
 
     def stopped(self) -> None:
         if self.running:

@@ -72,3 +72,28 @@ def test_jobs_run_on_with_more_of_a_resource_than_there_is() -> None:
     for plan in plans(document, 4):
         assert plan.decision(6).gpus == ("a/1",) and plan.decision(7).gpus == ("b/1",)
         assert "cannot be preempted" in (plan.fallback or "")
+
+
+@pytest.mark.parametrize("constraint", [{"kind": "quota", "tenant": "t", "gpus": 3}, {"kind": "budget", "limit": 3.0}])
+@pytest.mark.parametrize("policy", [{}, {"patience": 1}, {"hysteresis": 0.0, "fill": True}])
+def test_what_could_not_be_stopped_again_starts_only_where_it_can_stay(constraint: Document, policy: Document) -> None:
+    document = {
+        "format": "optsched-instance/1", "round": 60.0, "tenants": [{"name": "t"}], "constraints": [constraint],
+        "cluster": {"pools": [{"name": "p", "nodes": 4, "gpus_per_node": 1, "cost_per_gpu_hour": 1.0}]},
+        "jobs": [
+            {"id": "a", "steps": 1e9, "throughput": {"p": 1.0}, "gpus": 2, "tenant": "t"},
+            *({"id": name, "steps": 1e9, "throughput": {"p": 1.0}, "gpus": 2, "tenant": "t", "preemptible": False}
+              for name in "bc"),
+        ],
+    }  # fmt: skip
+    state = RoundState.first(optsched.Instance.from_document(document), RoundPolicy(**policy))
+    found = []
+    for _ in range(8):
+        plan = solve_round(state)
+        assert plan.fallback is None
+        found.append([plan.decision(job).verdict in (Verdict.START, Verdict.KEEP) for job in range(3)])
+        state = advanced(followed(state, plan), state.until)
+    assert any(runs[1] or runs[2] for runs in found)
+    assert not any(runs[1] and runs[2] for runs in found)
+    waits = found[-1].index(False, 1)
+    assert plan.decision(waits).reason == "side constraints leave no room for it beside what runs"
