@@ -17,6 +17,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
 from optsched.candidates import Classes, JobRows
 from optsched.placement.instant import FULL
 from optsched.placement.priority import first_fit
+from optsched.rounds.blocking import left_beside
 from optsched.rounds.keeping import Keeping
 from optsched.rounds.selection import instant_of, room_at_least, uses_of
 from optsched.rounds.view import View
@@ -69,13 +70,9 @@ class InPlace:
     @cached_property
     def free(self) -> FloatArray:
         """Share of each renewable resource that is free beside these."""
-        C, numbering = self.classes, self.view.instance.cluster.numbering
-        renewable, stands = C.resources.renewable, self.view.standing(np.flatnonzero(self.rowless & ~self.view.outside))
-        part = stands.share[stands.owner]  # two that share GPUs have them together
-        gpus = np.bincount(numbering.pool[stands.node], part, minlength=len(C.instance.cluster.pools))
-        pool, capacity = C.resources.pool[renewable], C.capacity[renewable]
-        used = np.where(pool >= 0, gpus[pool], 0.0)
-        return FULL - np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)
+        renewable, capacity = self.classes.resources.renewable, self.classes.capacity
+        used = capacity - left_beside(self.view, self.rowless, self.classes.resources)
+        return FULL - np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)[renewable]
 
     @cached_property
     def joins(self) -> BoolArray:

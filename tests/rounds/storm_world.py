@@ -139,7 +139,8 @@ class Storm:
             wrong.append(f"{moved} are stopped or moved, {most} may be")
         assert not wrong, f"round {plan.number}: " + "; ".join(wrong)
         if plan.fallback is not None:
-            assert self.facts.firmed or "cannot be preempted" not in plan.fallback
+            late = any(own["kind"] == "deadlines" for own in self.policy.get("constraints", ()))
+            assert self.facts.firmed or late or "cannot be preempted" not in plan.fallback, plan.fallback
             self.fallbacks.append(plan.fallback)
         self.running = {item.job: (item.pool, item.gpus) for item in (*plan.start, *plan.keep, *plan.move) if item.gpus}  # type: ignore[misc]
         self.plan = plan

@@ -97,3 +97,38 @@ def test_what_could_not_be_stopped_again_starts_only_where_it_can_stay(constrain
     assert not any(runs[1] and runs[2] for runs in found)
     waits = found[-1].index(False, 1)
     assert plan.decision(waits).reason == "side constraints leave no room for it beside what runs"
+
+
+FORMULATIONS = ["proportional-fairness", "alpha-fairness", "finish-time-fairness", "max-min-fairness", "water-filling"]
+
+
+@pytest.mark.parametrize("formulation", FORMULATIONS)
+@pytest.mark.parametrize("lacks", ["gpus", "cpus", "gpus of one in no row"])
+def test_jobs_for_which_nothing_is_left_keep_no_others_from_an_allocation(formulation: str, lacks: str) -> None:
+    count, cpus = (3, 3) if lacks == "cpus" else (4, 4)
+    gpus = tuple(f"p-0/{k}" for k in range(count))
+    m = {**firm("m", "p-0/0", workload="W", gpus=count), "running": {"pool": "p", "gpus": list(gpus), "since": 0.0}}
+    m["steps_done"] = 1e9 if lacks == "gpus of one in no row" else 0.0
+    pool = {"name": "p", "nodes": 1, "gpus_per_node": 4, "cpus_per_node": cpus}
+    document = {
+        "format": "optsched-instance/1", "round": 60.0, "now": 0.0,
+        "cluster": {"pools": [pool, {"name": "q", "nodes": 1, "gpus_per_node": 1}]},
+        "workloads": {
+            "W": {"throughput": {"p": {"3": 1.0, "4": 1.0}}, "demand": {"cpu": 1}},
+            "V": {"throughput": {"p": 1.0}, "demand": {"cpu": 1}},
+        },
+        "jobs": [
+            m,
+            *({"id": f"x{k}", "workload": "V", "steps": 1e9} for k in range(2)),
+            *({"id": f"y{k}", "steps": 1e9, "weight": 1.0 + 2.0 * k, "throughput": {"q": 1.0}} for k in range(2)),
+        ],
+    }  # fmt: skip
+    state = RoundState.first(optsched.Instance.from_document(document), RoundPolicy(formulation=formulation))
+    plan = solve_round(state)
+    assert plan.fallback is None and plan.solution is not None and plan.solution.allocation is not None
+    assert plan.decision(0).verdict is Verdict.KEEP and plan.decision(0).gpus == gpus
+    told = "what it needs is held by jobs that cannot be preempted"
+    assert [plan.decision(job).reason for job in (1, 2)] == [told, told]
+    rows = plan.solution.allocation.rows
+    shared = rows.fraction[rows.job >= 3]
+    assert len(shared) == 2 and shared.sum() == pytest.approx(1.0, abs=1e-5)
