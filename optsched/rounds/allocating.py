@@ -19,6 +19,7 @@ from optsched.formulation import Formulation, SideConstraint
 from optsched.instance import Instance
 from optsched.instance.reading import listed
 from optsched.performance import PerformanceModel
+from optsched.rounds.blocking import BLOCKED, blocked
 from optsched.rounds.order import Order
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.state import RoundState
@@ -187,6 +188,8 @@ def allocate(
     formulation = formulation_of(policy, instance, view.constraints, held)
     candidates = compile_for(formulation, instance, model(instance))
     candidates = candidates.without_jobs(view.outside | view.awaits, "it is not in the program of this round")
+    if any(own.kind == UNINTERRUPTED for own in formulation.constraints):
+        candidates = candidates.without_jobs(blocked(view, candidates), BLOCKED)
     compiled = time.perf_counter() - started
     limits = Limits(policy.time_limit, policy.work_limit, policy.gap, threads=policy.threads, seed=policy.seed)
     engine = Engine(load, policy.solver, limits)

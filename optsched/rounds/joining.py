@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, IntArray, gathered
+from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
 from optsched.candidates import Classes, JobRows
+from optsched.placement.instant import FULL
 from optsched.placement.priority import first_fit
+from optsched.rounds.blocking import left_beside
 from optsched.rounds.keeping import Keeping
-from optsched.rounds.selection import instant_of, uses_of
+from optsched.rounds.selection import instant_of, room_at_least, uses_of
 from optsched.rounds.view import View
 
 
@@ -57,6 +59,20 @@ class InPlace:
     @cached_property
     def _theirs(self) -> BoolArray:
         return gathered(self.view.must, self.rows.partner, False)
+
+    @cached_property
+    def rowless(self) -> BoolArray:
+        """Jobs that must not be stopped, and run on as they do in none of the rows; shape (jobs,)."""
+        mask = np.append(self.view.must, False)
+        mask[self.rows.job[self.firm]] = mask[self.rows.partner[self.firm]] = False
+        return mask[:-1]
+
+    @cached_property
+    def free(self) -> FloatArray:
+        """Share of each renewable resource that is free beside these."""
+        renewable, capacity = self.classes.resources.renewable, self.classes.capacity
+        used = capacity - left_beside(self.view, self.rowless, self.classes.resources)
+        return FULL - np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)[renewable]
 
     @cached_property
     def joins(self) -> BoolArray:
@@ -133,12 +149,15 @@ class InPlace:
     def _fit(self, some: IntArray) -> bool:
         """Whether rows can run side by side, where the jobs are that must not be stopped."""
         view, rows = self.view, self.rows
+        some = some[np.argsort(~self.firm[some], kind="stable")]
         host = np.where(self.anchor[some] >= 0, self.anchor[some], rows.job[some])
         gpus = [view.instance.jobs_table.running[job][1] for job in host.tolist()]
-        beside = Keeping(self.classes, view.standing(np.flatnonzero(view.outside)), self.constraints)
-        if len(beside.keep(rows, some, gpus)) < len(some):
+        beside = Keeping(self.classes, view.standing(np.flatnonzero(self.rowless)), self.constraints)
+        firm, uses = self.firm[some], uses_of(self.classes)
+        if len(beside.keep(rows, some, gpus, firm)) < len(some):
             return False
-        return len(first_fit(instant_of(rows, uses_of(self.classes)), some)) == len(some)
+        free = room_at_least(self.free, rows, uses, some[firm])
+        return len(first_fit(instant_of(rows, uses), some, free)) == len(some)
 
     def _chosen(self, order: IntArray, most: float, fits: Callable[[IntArray], bool]) -> BoolArray:
         rows, anchor, firm = self.rows, self.anchor, self.firm

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import IntArray
+from optsched.arrays import BoolArray, IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.instance.cluster import PER_NODE
 from optsched.placement.needs import OWN, members, needs_per_gpu, renewable_groups
@@ -48,7 +48,9 @@ class Keeping:
             set(standing.nodes_of(np.array(sorted(jobs), np.int64)).tolist()) for jobs in self._apart
         ]  # fmt: skip
 
-    def keep(self, rows: JobRows, going: IntArray, gpus: Sequence[tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
+    def keep(
+        self, rows: JobRows, going: IntArray, gpus: Sequence[tuple[str, ...]], firm: BoolArray
+    ) -> dict[int, tuple[str, ...]]:
         """GPUs of those of the rows that can go on, each beside those before it.
 
         Parameters
@@ -58,6 +60,8 @@ class Keeping:
             Rows, the first first.
         gpus : sequence of tuples of str
             What each of them holds now.
+        firm : BoolArray, shape of ``going``
+            Those that must go on as they run, though their nodes have too little, or may not have them together.
         """
         C, column = self._classes, rows.column[going]
         share = C.configurations.share[C.configuration[column]].tolist()
@@ -71,13 +75,13 @@ class Keeping:
             jobs = {int(rows.job[row]), int(rows.partner[row])}
             apart = [number for number, among in enumerate(self._apart) if among & jobs]
             torn = any(len(self._apart[number] & jobs) > 1 for number in apart)
-            if (
+            refused = (
                 torn
-                or (self._load[mine] + share[place] > FULL).any()
                 or ((own > 0) & (own > self._own[nodes])).any()
                 or ((groups > 0) & (groups > self._groups)).any()
                 or any(self._nodes[number].intersection(nodes) for number in apart)
-            ):
+            )
+            if (self._load[mine] + share[place] > FULL).any() or (refused and not firm[place]):
                 continue
             self._load[mine] += share[place]
             self._own[nodes] -= own

@@ -23,6 +23,7 @@ from optsched.rounds.selection import Claims, before_blocked, displaced, select,
 from optsched.rounds.state import Reservation
 
 MANY = 2**62
+BARRED = "side constraints leave no room for it beside what runs"
 ATTEMPTS = 8
 """Rows for which room is made one by one in a round; beyond these only the one that has starved longest gets it."""
 
@@ -84,6 +85,8 @@ class Seating:
         rows = np.array(list(self._on), np.int64)
         stays = np.array([row in self._stays for row in self._on], bool)
         self.seats = self.seats.and_also(Seats(taken(claims.rows, rows), tuple(self._on.values()), stays))
+        for job in np.unique(left.rows.job[left.order[left.over_limits[left.order]]]).tolist():
+            self.refused.setdefault(job, BARRED)
         return left
 
     def _run(self, claims: Claims, most_displaced: int | None) -> Claims:
@@ -229,7 +232,7 @@ class Seating:
             if seated[job]:
                 break
             for row in waits[rows.job[waits] == job].tolist():
-                if seated[rows.partner[row]] or not first.classes.gpus[rows.column[row]]:
+                if seated[rows.partner[row]] or not first.classes.gpus[rows.column[row]] or claims.over_limits[row]:
                     continue
                 alone = -1 if self.instance.jobs_table.preemptible[job] else job  # reservations bar nodes to it
                 key = (int(rows.column[row]), alone, *self._apart(rows, row))
@@ -307,7 +310,7 @@ class Seating:
             or not self.seats.stays.all()
             or len(self._on) > len(self._stays)
         ):
-            return Keeping(C, self._seated(rows), self.constraints).keep(rows, going, gpus)
+            return Keeping(C, self._seated(rows), self.constraints).keep(rows, going, gpus, claims.held[going])
         return self._held_together(claims, going, gpus)
 
     def _held_together(self, claims: Claims, going: IntArray, gpus: Sequence[tuple[str, ...]]) -> Held:

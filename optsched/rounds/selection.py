@@ -65,7 +65,7 @@ class Claims:
     uses : Uses
         Shares of the renewable resources that each class column holds.
     limits : Uses, A rows, optional
-        Use of further limits.
+        Use of further limits, which are not to be exceeded for any row.
     worth : FloatArray, shape (A,), optional
         What the rows are worth (`optsched.rounds.exchange.worth_of`), where they are not taken by their order alone.
     host : IntArray, shape (A,), optional
@@ -92,6 +92,14 @@ class Claims:
         instant = instant_of(self.rows, self.uses)
         return instant if self.limits is None else replace(instant, uses=instant.uses.with_more(self.limits))
 
+    @cached_property
+    def over_limits(self) -> BoolArray:
+        """Rows that ask for more of the further limits than is left; shape (A,)."""
+        mask = np.zeros(len(self.rows), bool)
+        if self.limits is not None:
+            mask[self.limits.row[self.limits.share > self.free[self.uses.resources + self.limits.resource]]] = True
+        return mask
+
     def first(self, mask: BoolArray) -> Claims:
         """The same with the rows of a mask before all others."""
         ahead = mask[self.order]
@@ -112,6 +120,45 @@ def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray)
     """Rows in the order of their group, of their rank in it, and of the time when they are due."""
     scrambled = np.arange(len(rows)) * SCRAMBLE % 1.0
     return np.lexsort((scrambled, -rows.rate, -rows.fraction, due, rank, group)).astype(np.int64)
+
+
+def room_at_least(free: FloatArray, rows: JobRows, uses: Uses, firm: IntArray) -> FloatArray:
+    """What is free of each resource; where that has shrunk, what rows hold that must go on, the first of each job."""
+    return np.maximum(free, uses.total(rows.column[_first_of_jobs(rows, firm)]) * FULL)
+
+
+def _first_of_jobs(rows: JobRows, some: IntArray) -> IntArray:
+    return some[np.unique(rows.job[some], return_index=True)[1]]
+
+
+def lasting(claims: Claims, firm: BoolArray, side: Sequence[SideRows]) -> Claims:
+    """Claims of which rows that could not be stopped again start only where upper sides are kept if they run for ever.
+
+    An allocation keeps the upper sides of constraints on average, by turns. What cannot be stopped takes none, and two
+    that start may leave no allocation at all that keeps them.
+
+    Parameters
+    ----------
+    claims : Claims
+    firm : BoolArray, shape (A,)
+        Rows of jobs that cannot be preempted.
+    side : sequence of SideRows
+    """
+    matrix, upper = upper_sides(side, claims.classes)
+    rows, held = claims.rows, claims.order[claims.held[claims.order]]
+    used = np.asarray(matrix[:, rows.column[_first_of_jobs(rows, held)]].sum(axis=1)).ravel()
+    starts = sp.csr_matrix(matrix[:, rows.column] @ sp.diags_array((firm & ~claims.held).astype(np.float64)))
+    return replace(claims, limits=Uses.of(starts), free=np.concatenate([claims.free, upper * FULL - used]))
+
+
+def upper_sides(side: Sequence[SideRows], classes: Classes) -> tuple[sp.csr_matrix, FloatArray]:
+    """Upper sides of rows without negative coefficients, over the class columns: who runs less keeps them."""
+    matrices, upper = [sp.csr_matrix((0, classes.columns))], [np.zeros(0)]
+    for rows in side:
+        bounded = np.flatnonzero(np.isfinite(rows.upper) & (_least(rows.matrix) >= 0))
+        matrices.append(sp.csr_matrix(rows.matrix)[bounded])
+        upper.append(rows.upper[bounded])
+    return sp.csr_matrix(sp.vstack(matrices)), np.concatenate(upper)
 
 
 def uses_of(classes: Classes) -> Uses:
@@ -275,13 +322,9 @@ def leftovers(
     """
     C = claims.classes
     running = np.flatnonzero(claims.busy[claims.rows.job])
-    matrices, free = [], [claims.free]
-    for rows in side:
-        bounded = np.flatnonzero(np.isfinite(rows.upper) & (_least(rows.matrix) >= 0))
-        matrix = sp.csr_matrix(rows.matrix)[bounded]
-        used = np.asarray(matrix[:, claims.rows.column[running]].sum(axis=1)).ravel()
-        matrices.append(sp.csr_matrix(matrix[:, others.column]))
-        free.append(rows.upper[bounded] * FULL - used)
+    matrix, upper = upper_sides(side, C)
+    used = np.asarray(matrix[:, claims.rows.column[running]].sum(axis=1)).ravel()
+    free = np.concatenate([claims.free[: claims.uses.resources], upper * FULL - used])
     allowed, nobody = np.ones(len(others), bool), np.zeros(len(others), bool)
     if not C.resources.renewable.all():
         consumes = np.asarray(C.usage[np.flatnonzero(~C.resources.renewable)].sum(axis=0)).ravel()
@@ -289,7 +332,7 @@ def leftovers(
     order = np.lexsort((np.arange(len(others)) * SCRAMBLE % 1.0, -others.rate, had[others.job], ~continues))
     return Claims(
         C, others, order[allowed[order]].astype(np.int64), continues, nobody, nobody, claims.busy,
-        claims.sharing, np.concatenate(free), claims.uses, Uses.of(sp.vstack(matrices)) if matrices else None,
+        claims.sharing, free, claims.uses, Uses.of(sp.csr_matrix(matrix[:, others.column])),
     )  # fmt: skip
 
 

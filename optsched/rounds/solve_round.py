@@ -17,6 +17,7 @@ from optsched.candidates import JobRows
 from optsched.errors import Interrupted, OptschedError
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
+from optsched.program import SideRows
 from optsched.registry import load_solver
 from optsched.rounds.allocating import Answer, Memory, Recorded, allocate, keys_of, repaired
 from optsched.rounds.checking import broken_rules
@@ -37,8 +38,10 @@ from optsched.rounds.selection import (
     STARVED,
     Claims,
     joined,
+    lasting,
     leftovers,
     order_due,
+    room_at_least,
     rows_alone,
     taken,
     uses_of,
@@ -152,11 +155,9 @@ class _Round:
         C, policy = answer.classes, state.policy
         ledger = state.ledger.under(keys_of(C, answer.rows), answer.rows.fraction)
         claims, most = self._claims(ledger)
-        alone = np.flatnonzero(claims.busy & ~(view.outside | view.awaits) & view.must)
         seating = Seating(
             view.instance, C, [constraint.document() for constraint in answer.constraints],
-            view.standing(np.concatenate([np.flatnonzero(view.outside), alone])), view.must,
-            state.reservations, most,
+            view.standing(np.flatnonzero(claims.busy & view.must)), view.must, state.reservations, most,
         )  # fmt: skip
         left = seating.run_through(claims, most, answer.strict)
         if not (answer.leaves_idle if policy.fill is None else not policy.fill):
@@ -214,12 +215,18 @@ class _Round:
         order = order_due(rows, due, group, first)
         if place is not None:
             order = np.lexsort((place, first, group)).astype(np.int64)
-        busy = view.outside | view.awaits | (view.must & ~_members(rows, held, len(table)))
-        urgent, free = group == STARVED, self._free(busy & view.must & ~view.outside)
+        busy, urgent, uses = view.awaits | in_place.rowless, group == STARVED, uses_of(C)
+        free = room_at_least(in_place.free, rows, uses, order[held[order]])
         if answer.place is None and ((rows.partner >= 0) & (rows.fraction > 0)).any():
             worth = worth_of(rows, deficit, np.where(parts, 0.0, ahead), 1.0 + policy.hysteresis + cost)
-        uses = uses_of(C)
-        return Claims(C, rows, order, continues, held, urgent, busy, sharing, free, uses, worth=worth, host=host), most
+        claims = Claims(C, rows, order, continues, held, urgent, busy, sharing, free, uses, worth=worth, host=host)
+        firm = ~table.preemptible[rows.job] | gathered(~table.preemptible, rows.partner, False)
+        return lasting(claims, firm, self._side()) if (firm & ~held).any() else claims, most
+
+    def _side(self) -> list[SideRows]:
+        """Rows of the side constraints."""
+        classes = self.answer.classes
+        return [rows for own in self.answer.constraints if (rows := rows_of(own, classes)) is not None]
 
     def _sharing(self) -> IntArray:
         """The job with which each stands in a pair now, -1 for none."""
@@ -228,16 +235,6 @@ class _Round:
         partner = np.full(len(ran.carried), -1, np.int64)
         partner[pairs[:, 0]], partner[pairs[:, 1]] = pairs[:, 1], pairs[:, 0]
         return partner
-
-    def _free(self, jobs: BoolArray) -> np.ndarray:
-        """Share of each renewable resource that is free beside jobs which run in no row."""
-        C, pools = self.answer.classes, self.view.instance.cluster.numbering.pool
-        renewable, stands = C.resources.renewable, self.view.standing(np.flatnonzero(jobs))
-        part = stands.share[stands.owner]  # two that share GPUs have them together
-        taken_gpus = np.bincount(pools[stands.node], part, minlength=len(C.instance.cluster.pools))
-        pool, capacity = C.resources.pool[renewable], C.capacity[renewable]
-        used = np.where(pool >= 0, taken_gpus[pool], 0.0)
-        return 1.0 + 1e-9 - np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)
 
     def _leftovers(self, left: Claims) -> Claims:
         """Rows without a claim, of jobs that do not run yet, that fit on what is left over."""
@@ -248,7 +245,7 @@ class _Round:
         hopeful[C.class_a[fits]] = True
         others = rows_alone(C, np.flatnonzero((C.of_job >= 0) & ~left.busy & np.append(hopeful, False)[C.of_job]))
         others = taken(others, np.flatnonzero(fits[others.column]))
-        side = [rows for own in self.answer.constraints if (rows := rows_of(own, C)) is not None] if len(others) else []
+        side = self._side() if len(others) else []
         return leftovers(left, others, self._continues(others), self.state.service.executed, side)
 
     def _running_pairs(self, ledger: Ledger) -> JobRows:

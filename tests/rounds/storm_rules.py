@@ -46,6 +46,9 @@ class Facts:
     now: float = 0.0
     shrunk: bool = False
     """Whether CPUs of nodes were taken away: jobs that cannot be preempted may then hold too many."""
+    strained: bool = False
+    """Whether there were jobs that are to run on without having been started as such, or on nodes that took no work: no
+    allocation may then keep the side constraints."""
 
     def takes_work(self, node: str, until: float) -> bool:
         reserved = any(node in nodes and a < until and b > self.now for nodes, a, b in self.reservations.values())
@@ -130,6 +133,12 @@ def broken(
     if not {item.job for item in plan.keep} <= {*before, *_bare(facts)}:
         found.append("a job is kept that did not run")
     return found
+
+
+def strained(facts: Facts, before: Mapping[str, Place], until: float) -> bool:
+    """Whether jobs that cannot be stopped are on nodes that take no work: they are in no allocation."""
+    gpus = [gpu for job in _cannot_stop(facts, before) for gpu in before[job][1]]
+    return not all(facts.takes_work(gpu.rpartition("/")[0], until) for gpu in gpus)
 
 
 def displaced(facts: Facts, before: Mapping[str, Place], plan: Plan) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from storm_rules import Facts, Node, Place, broken, displaced
+from storm_rules import Facts, Node, Place, broken, displaced, strained
 
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance.build import build_instance
@@ -132,6 +132,7 @@ class Storm:
         if dry is not None:
             assert {**dry, "timings": 0} == {**plan.to_document(), "timings": 0}
         wrong = broken(self.facts, self.running, state, plan, self.plan)
+        self.facts.strained |= strained(self.facts, self.running, self.facts.now + ROUND)
         moved = displaced(self.facts, self.running, plan)
         self.moved += len(moved)
         most = self.policy.get("max_moves")
@@ -139,6 +140,8 @@ class Storm:
             wrong.append(f"{moved} are stopped or moved, {most} may be")
         assert not wrong, f"round {plan.number}: " + "; ".join(wrong)
         if plan.fallback is not None:
+            late = any(own["kind"] == "deadlines" for own in self.policy.get("constraints", ()))
+            assert self.facts.strained or late or "cannot be preempted" not in plan.fallback, plan.fallback
             self.fallbacks.append(plan.fallback)
         self.running = {item.job: (item.pool, item.gpus) for item in (*plan.start, *plan.keep, *plan.move) if item.gpus}  # type: ignore[misc]
         self.plan = plan
@@ -299,6 +302,7 @@ class Storm:
         )
         self.scheduler.update(name, **change)
         self.facts.jobs[name] |= change
+        self.facts.strained |= name in self.running and change.get("preemptible") is False
 
     def stopped(self) -> None:
         if self.running:

@@ -107,6 +107,18 @@ def test_a_guest_leaves_their_room_to_jobs_that_nobody_can_join() -> None:
     assert rounds_of("j0", plans(document, 4)) >= 3
 
 
+@pytest.mark.parametrize(("cpus", "joins"), [(4, False), (5, True)])
+def test_a_guest_leaves_their_room_to_jobs_that_go_on_in_no_row(cpus: int, joins: bool) -> None:
+    document = host(1, 2, {"nodes": 2, "cpus_per_node": cpus}, x0={}, x1={}, x2={}, x3={})
+    document["workloads"]["W"]["demand"] = {"cpu": 1}
+    document["workloads"]["V"]["demand"] = {"cpu": 3}
+    held = {"pool": "p0", "gpus": ["p0-0/1"], "since": 0.0}
+    document["jobs"].append(
+        {"id": "u", "workload": "W", "steps": 1.0, "steps_done": 1.0, "preemptible": False, "running": held}
+    )
+    assert (rounds_of("j0", plans(document, 6)) > 0) == joins
+
+
 @pytest.mark.parametrize("kept_apart", [["m", "j0"], ["j0", "x0"], ["x0", "m"]])
 def test_nobody_joins_one_that_it_is_to_be_kept_apart_from(kept_apart: list[str]) -> None:
     document = host(1, 2, x0={"preemptible": False, "running": {"pool": "p0", "gpus": ["p0-0/1"], "since": 0.0}})
