@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, blocks, increases
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
@@ -18,15 +18,41 @@ from optsched.instance import Instance
 def reference_columns(C: Classes) -> tuple[IntArray, FloatArray]:
     """Column of each T_kj (-1: none) and T itself (0 where none), both of shape (K, pools)."""
     pools = len(C.instance.cluster.pools)
-    alone = np.flatnonzero(C.alone & (C.pool >= 0))
-    order = alone[np.lexsort((-C.rate_a[alone], C.gpus[alone], C.pool[alone], C.class_a[alone]))]
+    order = np.flatnonzero(C.alone & (C.pool >= 0))
     cell = C.class_a[order] * pools + C.pool[order]
-    first = np.ones(len(order), bool)
-    first[1:] = cell[1:] != cell[:-1]
+    if not increases(cell):  # several columns of a class on a pool
+        order = order[np.lexsort((-C.rate_a[order], C.gpus[order], cell))]
+        cell = C.class_a[order] * pools + C.pool[order]
+        first = np.ones(len(order), bool)
+        first[1:] = cell[1:] != cell[:-1]
+        cell, order = cell[first], order[first]
     column = np.full(len(C) * pools, -1, np.int64)
-    column[cell[first]] = order[first]
+    column[cell] = order
     rate = np.where(column >= 0, C.rate_a[column], 0.0) if C.columns else np.zeros(len(column))
     return column.reshape(len(C), pools), rate.reshape(len(C), pools)
+
+
+def reference_rates(C: Classes) -> FloatArray:
+    """T alone, shape (K, pools)."""
+    rate = _one_by_one(C)
+    return reference_columns(C)[1] if rate is None else rate
+
+
+def _one_by_one(C: Classes) -> FloatArray | None:
+    """T where every class has at most one column on each pool, in order, and no other; None elsewhere."""
+    if not C.alone.all():
+        return None
+    pools = len(C.instance.cluster.pools)
+    rate = np.zeros(len(C) * pools)
+    last = -1
+    for part in blocks(C.columns):
+        pool = C.configurations.pool[C.configuration[part]]
+        cell = C.class_a[part] * pools + pool
+        if (pool < 0).any() or cell[0] <= last or not increases(cell):
+            return None
+        rate[cell] = C.rate_a[part]
+        last = cell[-1]
+    return rate.reshape(len(C), pools)
 
 
 def pool_gpus(C: Classes) -> FloatArray:
@@ -66,7 +92,7 @@ def on_reference_pool(C: Classes, name: str | None, formulation: str) -> FloatAr
 
     Raises `UsageError` if there is no such pool, or a job cannot run there.
     """
-    _, T = reference_columns(C)
+    T = reference_rates(C)
     reference: FloatArray = T[:, reference_pool(C.instance, name, formulation)]
     if (reference <= 0).any():
         job = C.job_name(int(reference.argmin()))

@@ -114,6 +114,8 @@ def _equal_lists(indptr: IntArray, columns: Sequence[AnyArray], telling: FloatAr
     at: there are few of these where a few lists join very many.
     """
     same = np.arange(len(indptr) - 1)
+    if split in (0, len(same)):
+        return same
     first = np.append(telling, np.nan)[np.where(np.diff(indptr) > 0, indptr[:-1], -1)]
     some = np.concatenate([_among(first[:split], first[split:]), _among(first[split:], first[:split])])
     if some.any():
@@ -195,6 +197,8 @@ def compact_options(
 
 def compact_levels(lists: Sequence[tuple[int, ...]], of_job: IntArray) -> tuple[tuple[tuple[int, ...], ...], IntArray]:
     """Level lists in order of first use by the jobs; equal ones are kept once."""
+    if not lists:
+        return (), of_job
     seen: dict[tuple[int, ...], int] = {}
     same = [seen.setdefault(levels, row) for row, levels in enumerate(lists)]
     index, old = first_use(np.array([*same, -1], np.int64)[of_job])
