@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from formulations.reference_rates import proportional, reference_rates
+from formulations.reference_rates import proportional
 from optsched.candidates import Candidates, Classes, Drop
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.matrices import scaled_rows
@@ -58,8 +58,7 @@ class MaxMinFairness(Formulation):
         if self.options.agnostic:
             throughput, prop = C.member, np.ones(len(C))
         else:
-            T = reference_rates(C)
-            throughput, prop = C.throughput, proportional(C, T)
+            throughput, prop = C.throughput, proportional(C)
         return AllocationProgram(C, Minimum(), scaled_rows(throughput, s / p / prop))
 
     def classes(self, candidates: Candidates) -> Classes:

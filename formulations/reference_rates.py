@@ -7,9 +7,11 @@ an elastic job it is the throughput at its smallest count there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, blocks, increases
+from optsched.arrays import FloatArray, IntArray, blocks, increases, is_range
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
@@ -34,25 +36,29 @@ def reference_columns(C: Classes) -> tuple[IntArray, FloatArray]:
 
 def reference_rates(C: Classes) -> FloatArray:
     """T alone, shape (K, pools)."""
-    rate = _one_by_one(C)
-    return reference_columns(C)[1] if rate is None else rate
+    T = np.empty((len(C), len(C.instance.cluster.pools)))
+    for part, rates in _some_by_some(C):
+        T[part] = rates
+    return T
 
 
-def _one_by_one(C: Classes) -> FloatArray | None:
-    """T where every class has at most one column on each pool, in order, and no other; None elsewhere."""
-    if not C.alone.all():
-        return None
+def _some_by_some(C: Classes) -> Iterator[tuple[slice, FloatArray]]:
+    """T of some classes after the other, as (classes, their rows of T): it is made at once only where it must be."""
     pools = len(C.instance.cluster.pools)
-    rate = np.zeros(len(C) * pools)
-    last = -1
-    for part in blocks(C.columns):
-        pool = C.configurations.pool[C.configuration[part]]
-        cell = C.class_a[part] * pools + pool
-        if (pool < 0).any() or cell[0] <= last or not increases(cell):
-            return None
-        rate[cell] = C.rate_a[part]
-        last = cell[-1]
-    return rate.reshape(len(C), pools)
+    begin = C.throughput.indptr
+    if C.alone.all() and is_range(C.throughput.indices, C.columns):  # the columns stand class by class
+        for part in blocks(len(C)):
+            mine = slice(begin[part.start], begin[part.stop])
+            pool = C.configurations.pool[C.configuration[mine]]
+            cell = (C.class_a[mine] - part.start) * pools + pool
+            if (pool < 0).any() or not increases(cell):  # several columns of a class on a pool
+                yield slice(part.start, len(C)), reference_columns(C)[1][part.start :]
+                return
+            rates = np.zeros(((part.stop - part.start), pools))
+            rates.ravel()[cell] = C.rate_a[mine]
+            yield part, rates
+    else:
+        yield slice(0, len(C)), reference_columns(C)[1]
 
 
 def pool_gpus(C: Classes) -> FloatArray:
@@ -60,13 +66,15 @@ def pool_gpus(C: Classes) -> FloatArray:
     return C.instance.cluster.gpus(C.instance.now).astype(np.float64)
 
 
-def proportional(C: Classes, T: FloatArray) -> FloatArray:
+def proportional(C: Classes) -> FloatArray:
     """prop_k = sum_j T_kj W_j / sum_j W_j: the throughput of a job whose time is split in proportion to the pools.
 
     A job that uses no pool at all has its fastest column instead. Raises `InvalidInput` for a job without any rate.
     """
     W = pool_gpus(C)
-    prop: FloatArray = T @ W / max(W.sum(), 1.0)
+    prop = np.empty(len(C))
+    for part, T in _some_by_some(C):
+        prop[part] = T @ W / max(W.sum(), 1.0)
     bare = np.flatnonzero(prop <= 0)
     if len(bare):
         best = np.zeros(len(C))

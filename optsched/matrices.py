@@ -33,14 +33,23 @@ def one_per_column(row: IntArray, entry: FloatArray, sort: IntArray, rows: int) 
     sort : IntArray, shape (columns,)
     rows : int
     """
-    kind = index_type(rows, len(sort))
-    some = np.ones(len(sort), np.int8)
-    by_column: AnyArray = np.arange(len(sort) + 1, dtype=kind)
-    places = sp.csr_matrix(sp.csc_matrix((some, row.astype(kind)[sort], by_column), shape=(rows, len(sort))))
-    data = np.empty(len(sort))
-    for part in blocks(len(sort)):
-        data[part] = entry[sort[places.indices[part]]]
-    return compressed(data, places.indices, places.indptr, (rows, len(sort)))
+    columns = len(sort)
+    kind = index_type(rows, columns)
+    row = row.astype(np.min_scalar_type(rows))  # numbers of 8 or 16 bits are sorted in one pass
+    held = sum((np.bincount(row[sort[part]], minlength=rows) for part in blocks(columns)), np.zeros(rows, np.int64))
+    indptr: AnyArray = np.concatenate([[0], np.cumsum(held)]).astype(kind)
+    indices: AnyArray = np.empty(columns, kind)
+    data = np.empty(columns)
+    begin = indptr[:-1].astype(np.int64)
+    for part in blocks(columns):
+        mine = row[sort[part]]
+        order = np.argsort(mine, kind="stable")
+        count = np.bincount(mine, minlength=rows)
+        place = np.arange(len(order)) + np.repeat(begin - (np.cumsum(count) - count), count)
+        indices[place] = order + part.start
+        data[place] = entry[sort[part][order]]
+        begin += count
+    return compressed(data, indices, indptr, (rows, columns))
 
 
 def rows_in_order(row: IntArray, data: FloatArray, shape: tuple[int, int]) -> sp.csr_matrix:

@@ -22,9 +22,11 @@ from optsched.candidates.modelled_pairs import modelled_pairs
 from optsched.candidates.resources import Resources, resource_rows
 from optsched.candidates.room_words import RoomWords
 from optsched.candidates.servers import server_columns
+from optsched.candidates.sifting import sifted
 from optsched.instance import Instance
 from optsched.instance.reading import listed
 from optsched.performance import Configurations, PerformanceModel
+from optsched.performance.composed import only_table
 from optsched.performance.table import TableModel
 
 
@@ -132,7 +134,8 @@ class Candidates:
             drop=np.where(back, Drop.KEPT, self.dropped.drop).astype(np.uint8),
         )
         both = KindColumns.concatenate([self.columns, dropped])
-        made = _candidates(self.instance, self.kinds, both, self.later_nodes)
+        keep = both.drop == Drop.KEPT
+        made = _candidates(self.instance, self.kinds, both.take(keep), both.take(~keep), self.later_nodes)
         return replace(made, aggregate=self.aggregate, not_meant=self.not_meant, quantile=self.quantile)
 
     def without_jobs(self, jobs: BoolArray, why: str) -> Candidates:
@@ -257,28 +260,34 @@ def compile(instance: Instance, model: PerformanceModel, future: bool = False, l
     available yet, unless ``later_nodes`` (for programs that plan ahead). The capacity is always that of now.
     """
     kinds = find_kinds(instance, future)
-    return _candidates(instance, kinds, _every_column(instance, kinds, model, later_nodes), later_nodes)
+    return _candidates(instance, kinds, *_every_column(instance, kinds, model, later_nodes), later_nodes)
 
 
-def _every_column(instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool) -> KindColumns:
+def _every_column(
+    instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
+) -> tuple[KindColumns, KindColumns]:
     table = TableModel.again(model, instance, later_nodes)
-    alone = rated_columns(instance, kinds, model, table, later_nodes)
+    counts = kinds.counts(int(table.sizes.gpus.max()), table, complete=only_table(model))
+    most = len(counts[0]) * len(instance.cluster.pools)
+    alone, dropped = sifted(rated_columns(instance, kinds, model, table, counts, later_nodes), most)
     stated = pair_columns(instance, kinds, table.sizes, later_nodes)
-    return KindColumns.concatenate(
+    others = KindColumns.concatenate(
         [
-            alone,
             option_columns(instance, kinds, table.sizes),
             stated,
             modelled_pairs(instance, kinds, model, table.sizes, alone, stated, later_nodes),
             server_columns(instance, kinds, table.sizes),
         ]
     )
+    keep = others.drop == Drop.KEPT
+    both = ((alone, others.take(keep)), (dropped, others.take(~keep)))
+    kept, dropped = (KindColumns.concatenate(parts) for parts in both)
+    return kept, dropped
 
 
-def _candidates(instance: Instance, kinds: Kinds, everything: KindColumns, later_nodes: bool) -> Candidates:
-    keep = everything.drop == Drop.KEPT
-    dropped, kept = everything.take(~keep), everything if keep.all() else everything.take(keep)
-    del everything
+def _candidates(
+    instance: Instance, kinds: Kinds, kept: KindColumns, dropped: KindColumns, later_nodes: bool
+) -> Candidates:
     place = kept.way if is_range(kept.ways.rank, len(kept.ways)) else kept.ways.rank[kept.way]
     keys = (kept.kind, kept.partner, place, kept.option, kept.workers, kept.servers)
     columns = kept if in_order(keys) else kept.take(np.lexsort(keys[::-1]))

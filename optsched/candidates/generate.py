@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, Scalar, group_rows, is_constant, ranges
+from optsched.arrays import BoolArray, FloatArray, IntArray, Scalar, blocks, group_rows, is_constant, ranges
 from optsched.candidates.columns import Drop, KindColumns, Ways
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.room import drop_roomless
@@ -16,7 +17,7 @@ from optsched.instance import Instance
 from optsched.instance.reading import show
 from optsched.instance.tables import ANY_SPREAD
 from optsched.performance import Configurations, Feasibility, PerformanceModel, PoolSizes, Prediction
-from optsched.performance.composed import corrects, only_table
+from optsched.performance.composed import corrects
 from optsched.performance.table import TableModel
 
 ROUNDING = 1e-9
@@ -24,20 +25,54 @@ ROUNDING = 1e-9
 
 
 def rated_columns(
-    instance: Instance, kinds: Kinds, model: PerformanceModel, table: TableModel, later_nodes: bool
+    instance: Instance,
+    kinds: Kinds,
+    model: PerformanceModel,
+    table: TableModel,
+    counts: tuple[IntArray, IntArray],
+    later_nodes: bool,
+) -> Iterator[KindColumns]:
+    """Columns of kinds without options: GPU counts x pools x spreads, with rates from the tables, then the model.
+
+    ``counts`` are pairs of a kind and its GPUs (`Kinds.counts`). Columns are made some by some, so that what is dropped
+    never stands beside what is kept.
+    """
+    listed = []
+    for columns in _everywhere(*counts, table.sizes):
+        if table.has_spreads:
+            row, spread = table.listed_spreads(kinds.batch, columns.kind, columns.pool, columns.gpus)
+            other = spread != columns.nodes[row]
+            more = columns.take(row[other])
+            listed.append(KindColumns.make(more.kind, more.pool, more.gpus, spread[other]))
+        yield _rated(columns, instance, kinds, model, table, later_nodes)
+    if listed:
+        yield _rated(KindColumns.concatenate(listed), instance, kinds, model, table, later_nodes)
+
+
+def _everywhere(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[KindColumns]:
+    """Columns of kinds on so many GPUs of every pool, on the fewest nodes; pool by pool for each of them."""
+    pools = np.arange(len(sizes.gpus), dtype=np.int64)
+    alike = group_rows([gpus], len(gpus))
+    counts = np.sort(gpus[alike.first])
+    place = np.searchsorted(counts, gpus[alike.first])[alike.inverse]
+    pool, count = np.repeat(pools, len(counts)), np.tile(counts, len(pools))
+    ways = Ways(pool, count, sizes.fewest_nodes(pool, count), np.ones(len(pool)))
+    for part in blocks(len(kind)):
+        way = np.add.outer(place[part], pools * len(counts)).ravel()
+        yield KindColumns.of(np.repeat(kind[part], len(pools)), way, ways)
+
+
+def _rated(
+    columns: KindColumns,
+    instance: Instance,
+    kinds: Kinds,
+    model: PerformanceModel,
+    table: TableModel,
+    later_nodes: bool,
 ) -> KindColumns:
-    """Columns of kinds without options: GPU counts x pools x spreads, with rates from the tables, then the model."""
-    kind, gpus = kinds.counts(int(table.sizes.gpus.max()), table, complete=only_table(model))
-    columns = _everywhere(kind, gpus, table.sizes)
-    if table.has_spreads:
-        row, spread = table.listed_spreads(kinds.batch, columns.kind, columns.pool, columns.gpus)
-        other = spread != columns.nodes[row]
-        more = columns.take(row[other])
-        more = KindColumns.make(more.kind, more.pool, more.gpus, spread[other])
-        columns = KindColumns.concatenate([columns, more])
+    """The columns with their rates, or the reason why they cannot run."""
     columns = drop_unfit(columns, instance, kinds, table.sizes)
     columns = drop_roomless(columns, instance, kinds, later_nodes)
-
     fits = columns.drop == Drop.KEPT
     some = columns if fits.all() else columns.take(fits)
     used = np.zeros(len(columns.ways), bool)
@@ -57,18 +92,6 @@ def rated_columns(
         source = _spread_out(columns.source, fits, source)
         drop = _spread_out(columns.drop, fits, drop)
     return replace(columns, rate=rate, log_sd=log_sd, source=source, drop=drop)
-
-
-def _everywhere(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> KindColumns:
-    """Columns of kinds on so many GPUs of every pool, on the fewest nodes; pool by pool for each of them."""
-    pools = np.arange(len(sizes.gpus), dtype=np.int64)
-    alike = group_rows([gpus], len(gpus))
-    counts = np.sort(gpus[alike.first])
-    place = np.searchsorted(counts, gpus[alike.first])[alike.inverse]
-    pool, count = np.repeat(pools, len(counts)), np.tile(counts, len(pools))
-    ways = Ways(pool, count, sizes.fewest_nodes(pool, count), np.ones(len(pool)))
-    way = np.add.outer(place, pools * len(counts)).ravel()
-    return KindColumns.of(np.repeat(kind, len(pools)), way, ways)
 
 
 def _spread_out(rest: NDArray[Scalar], fits: BoolArray, values: NDArray[Scalar]) -> NDArray[Scalar]:

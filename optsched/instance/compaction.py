@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, hash_lists, ranges
+from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, hash_lists, is_range, joined, ranges
 from optsched.instance.instance import Workload
 from optsched.instance.tables import OptionTable, RateTable
 
@@ -60,9 +60,11 @@ def compact_rates(
         Which profile stands for each of several that are equal (`equal_profiles`); without it they stay apart.
     """
     of_workload = np.array([workload.rates for workload in workloads], np.int64)
-    index = np.concatenate([of_workload, of_job])
+    index = joined([of_workload, of_job])
     if same is not None:
         index = np.append(same, -1)[index]
+    if is_range(index, len(rates)):
+        return rates, workloads, index[len(workloads) :]
     index, old = first_use(index)
     changed = np.flatnonzero(index[: len(workloads)] != of_workload).tolist()
     if changed:

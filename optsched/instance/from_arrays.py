@@ -265,7 +265,10 @@ def _numbered(
     if rates is None:
         return compact_rates(own, workloads, of_job)
     both = join_profiles(own, rates)
-    return compact_rates(both, workloads, of_job + np.where(of_job >= 0, len(own), 0), equal_profiles(both, len(own)))
+    if len(own) == 0:
+        return compact_rates(both, workloads, of_job)
+    of_job = of_job + np.where(of_job >= 0, len(own), 0)
+    return compact_rates(both, workloads, of_job, equal_profiles(both, len(own)))
 
 
 def _check_levels(arrays: Mapping[str, AnyArray], level_lists: Sequence[tuple[int, ...]]) -> None:
