@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from formulations.reference_rates import pool_gpus, proportional, reference_columns
+from formulations.reference_rates import pool_gpus, proportional
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.formulation import Formulation, FormulationOptions
@@ -85,8 +85,7 @@ class AlphaFairness(Formulation):
 
     def _normaliser(self, C: Classes) -> tuple[FloatArray, FloatArray]:
         """m and w of the class docstring."""
-        _, T = reference_columns(C)
-        prop = proportional(C, T)  # also refuses jobs without any rate
+        prop = proportional(C)  # also refuses jobs without any rate
         if self.normalise == "none":
             return np.ones(len(C)), C.weight
         if self.normalise == "proportional":

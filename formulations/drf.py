@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import scipy.sparse as sp
 
-from formulations.reference_rates import proportional, reference_columns
+from formulations.reference_rates import proportional
 from formulations.water_filling import rising
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
@@ -64,8 +64,7 @@ class DominantResourceFairness(Formulation):
         """See the class."""
         d = dominant_shares(C) / np.where(C.alone, 1.0, 2.0)
         levels = sp.csr_matrix(C.member @ sp.diags_array(d))
-        _, T = reference_columns(C)
-        nt = sp.csr_matrix(sp.diags_array(1.0 / proportional(C, T)) @ C.throughput)
+        nt = sp.csr_matrix(sp.diags_array(1.0 / proportional(C)) @ C.throughput)
         return AllocationProgram(C, rising(C, np.ones(len(C)), self.options.tenants, nt), levels)
 
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:

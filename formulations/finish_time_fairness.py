@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from formulations.reference_rates import fastest, on_reference_pool, reference_columns, reference_pool
+from formulations.reference_rates import fastest, on_reference_pool, reference_pool, reference_rates
 from formulations.slices import slices
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
@@ -87,7 +87,7 @@ class FinishTimeFairness(Formulation):
 
     def isolated_rates(self, C: Classes) -> FloatArray:
         """iso_k = sum_j T_kj y_kj."""
-        _, T = reference_columns(C)
+        T = reference_rates(C)
         if self.options.agnostic:
             reference = on_reference_pool(C, self.options.reference_pool, self.name)
             T = np.where(T > 0, reference[:, np.newaxis], 0.0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import scipy.sparse as sp
 
-from formulations.reference_rates import proportional, reference_columns
+from formulations.reference_rates import proportional
 from optsched.candidates import Candidates, Classes, Drop
 from optsched.formulation import Formulation, FormulationOptions
+from optsched.matrices import scaled_rows
 from optsched.program import AllocationProgram, Minimum
 
 
@@ -58,10 +58,8 @@ class MaxMinFairness(Formulation):
         if self.options.agnostic:
             throughput, prop = C.member, np.ones(len(C))
         else:
-            _, T = reference_columns(C)
-            throughput, prop = C.throughput, proportional(C, T)
-        levels = sp.csr_matrix(sp.diags_array(s / p / prop) @ throughput)
-        return AllocationProgram(C, Minimum(), levels)
+            throughput, prop = C.throughput, proportional(C)
+        return AllocationProgram(C, Minimum(), scaled_rows(throughput, s / p / prop))
 
     def classes(self, candidates: Candidates) -> Classes:
         """Classes of the candidates; the literal agnostic variant admits columns without a rate."""

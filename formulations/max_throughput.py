@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 
-from formulations.reference_rates import fastest, proportional, reference_columns, refuse_rateless
+from formulations.reference_rates import fastest, proportional, refuse_rateless
 from optsched.candidates import Classes
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.program import AllocationProgram, Total
@@ -51,8 +51,7 @@ class MaxThroughput(Formulation):
         refuse_rateless(C)
         m = np.ones(len(C))
         if self.options.normalise == "proportional":
-            _, T = reference_columns(C)
-            m = proportional(C, T)
+            m = proportional(C)
         elif self.options.normalise == "best":
             m = fastest(C)
         levels = sp.csr_matrix(sp.diags_array(1.0 / m) @ C.throughput)

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 
-from formulations.reference_rates import proportional, reference_columns
+from formulations.reference_rates import proportional
 from optsched.arrays import BoolArray, FloatArray
 from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine
@@ -93,7 +93,7 @@ class PartialAllocation(Formulation):
                 f"partial-allocation: {a} may share GPUs with {b}, and a discount of one would be one of both; "
                 "solve it without colocation"
             )
-        prop = proportional(C, reference_columns(C)[1])
+        prop = proportional(C)
         ignored = self.options.weights == "ignored"
         m, w = C.gang / prop, np.ones(len(C)) if ignored else C.weight
         program = AllocationProgram(C, Total(w, "log"), sp.csr_matrix(sp.diags_array(m) @ C.throughput))

@@ -7,9 +7,11 @@ an elastic job it is the throughput at its smallest count there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, blocks, increases, is_range
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
@@ -18,15 +20,45 @@ from optsched.instance import Instance
 def reference_columns(C: Classes) -> tuple[IntArray, FloatArray]:
     """Column of each T_kj (-1: none) and T itself (0 where none), both of shape (K, pools)."""
     pools = len(C.instance.cluster.pools)
-    alone = np.flatnonzero(C.alone & (C.pool >= 0))
-    order = alone[np.lexsort((-C.rate_a[alone], C.gpus[alone], C.pool[alone], C.class_a[alone]))]
+    order = np.flatnonzero(C.alone & (C.pool >= 0))
     cell = C.class_a[order] * pools + C.pool[order]
-    first = np.ones(len(order), bool)
-    first[1:] = cell[1:] != cell[:-1]
+    if not increases(cell):  # several columns of a class on a pool
+        order = order[np.lexsort((-C.rate_a[order], C.gpus[order], cell))]
+        cell = C.class_a[order] * pools + C.pool[order]
+        first = np.ones(len(order), bool)
+        first[1:] = cell[1:] != cell[:-1]
+        cell, order = cell[first], order[first]
     column = np.full(len(C) * pools, -1, np.int64)
-    column[cell[first]] = order[first]
+    column[cell] = order
     rate = np.where(column >= 0, C.rate_a[column], 0.0) if C.columns else np.zeros(len(column))
     return column.reshape(len(C), pools), rate.reshape(len(C), pools)
+
+
+def reference_rates(C: Classes) -> FloatArray:
+    """T alone, shape (K, pools)."""
+    T = np.empty((len(C), len(C.instance.cluster.pools)))
+    for part, rates in _some_by_some(C):
+        T[part] = rates
+    return T
+
+
+def _some_by_some(C: Classes) -> Iterator[tuple[slice, FloatArray]]:
+    """T of some classes after the other, as (classes, their rows of T): it is made at once only where it must be."""
+    pools = len(C.instance.cluster.pools)
+    begin = C.throughput.indptr
+    if C.alone.all() and is_range(C.throughput.indices, C.columns):  # the columns stand class by class
+        for part in blocks(len(C)):
+            mine = slice(begin[part.start], begin[part.stop])
+            pool = C.configurations.pool[C.configuration[mine]]
+            cell = (C.class_a[mine] - part.start) * pools + pool
+            if (pool < 0).any() or not increases(cell):  # several columns of a class on a pool
+                yield slice(part.start, len(C)), reference_columns(C)[1][part.start :]
+                return
+            rates = np.zeros(((part.stop - part.start), pools))
+            rates.ravel()[cell] = C.rate_a[mine]
+            yield part, rates
+    else:
+        yield slice(0, len(C)), reference_columns(C)[1]
 
 
 def pool_gpus(C: Classes) -> FloatArray:
@@ -34,13 +66,15 @@ def pool_gpus(C: Classes) -> FloatArray:
     return C.instance.cluster.gpus(C.instance.now).astype(np.float64)
 
 
-def proportional(C: Classes, T: FloatArray) -> FloatArray:
+def proportional(C: Classes) -> FloatArray:
     """prop_k = sum_j T_kj W_j / sum_j W_j: the throughput of a job whose time is split in proportion to the pools.
 
     A job that uses no pool at all has its fastest column instead. Raises `InvalidInput` for a job without any rate.
     """
     W = pool_gpus(C)
-    prop: FloatArray = T @ W / max(W.sum(), 1.0)
+    prop = np.empty(len(C))
+    for part, T in _some_by_some(C):
+        prop[part] = T @ W / max(W.sum(), 1.0)
     bare = np.flatnonzero(prop <= 0)
     if len(bare):
         best = np.zeros(len(C))
@@ -66,7 +100,7 @@ def on_reference_pool(C: Classes, name: str | None, formulation: str) -> FloatAr
 
     Raises `UsageError` if there is no such pool, or a job cannot run there.
     """
-    _, T = reference_columns(C)
+    T = reference_rates(C)
     reference: FloatArray = T[:, reference_pool(C.instance, name, formulation)]
     if (reference <= 0).any():
         job = C.job_name(int(reference.argmin()))

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 
-from formulations.reference_rates import proportional, reference_columns
+from formulations.reference_rates import proportional
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes, Drop
 from optsched.formulation import Formulation, FormulationOptions
@@ -66,8 +66,7 @@ class WaterFilling(Formulation):
         if self.options.agnostic:
             levels = C.member
         else:
-            _, T = reference_columns(C)
-            levels = sp.csr_matrix(sp.diags_array(1.0 / proportional(C, T)) @ C.throughput)
+            levels = sp.csr_matrix(sp.diags_array(1.0 / proportional(C)) @ C.throughput)
         return AllocationProgram(C, rising(C, C.gang, self.options.tenants), levels)
 
     def classes(self, candidates: Candidates) -> Classes:

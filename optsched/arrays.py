@@ -1,8 +1,9 @@
-"""Array types and the three array idioms the compile step is made of: grouping, ranges, lookup."""
+"""Array types and the idioms the compile step is made of: constant columns, grouping, ranges, lookup."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,6 +15,77 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 AnyArray = NDArray[Any]
 Scalar = TypeVar("Scalar", bound=np.generic)
+
+BLOCK = 2**16
+"""Rows that are looked at together where what is made of them on the way need not stay: it fits a cache."""
+
+FEW = 1024
+"""Entries of a table that cost nothing."""
+
+
+def blocks(length: int) -> Iterator[slice]:
+    """The rows from 0 to ``length``, at most `BLOCK` at a time."""
+    return (slice(start, min(start + BLOCK, length)) for start in range(0, length, BLOCK))
+
+
+def constant(value: Any, count: int, dtype: type[Scalar]) -> NDArray[Scalar]:
+    """A column with the same value in every row, which takes the memory of one; it cannot be written to."""
+    return np.broadcast_to(np.array(value, dtype), (count,))
+
+
+def is_constant(column: AnyArray) -> bool:
+    """Whether a column was made by `constant`."""
+    return column.strides == (0,)
+
+
+def taken(column: NDArray[Scalar], rows: AnyArray | None) -> NDArray[Scalar]:
+    """``column[rows]``, for row numbers or a mask; what is constant stays so. All rows (None) are the column itself."""
+    if rows is None:
+        return column
+    if not is_constant(column):
+        return column[rows]
+    count = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
+    return np.broadcast_to(column[:1].reshape(()), (count,)) if len(column) else column[rows]
+
+
+def joined(parts: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:
+    """The columns one after the other; of one that is not empty, itself, and what is constant stays so."""
+    parts = [part for part in parts if len(part)] or [parts[0]]
+    if len(parts) == 1:
+        return parts[0]
+    if all(map(is_constant, parts)) and len({part[:1].tobytes() for part in parts}) == 1:
+        return np.broadcast_to(parts[0][:1].reshape(()), (sum(map(len, parts)),))
+    return np.concatenate(parts)
+
+
+def looked_up(values: NDArray[Scalar], index: IntArray) -> NDArray[Scalar]:
+    """``values[index]``; of a constant index it is constant."""
+    if is_constant(index) and len(index):
+        return np.broadcast_to(values[index[0]], (len(index),))
+    return values[index]
+
+
+def in_order(columns: Sequence[AnyArray]) -> bool:
+    """Whether no row of a table stands before a smaller one; the first column counts most."""
+    columns = [column for column in columns if not is_constant(column)]
+    for part in blocks(len(columns[0]) - 1) if columns else ():
+        tied = np.ones(part.stop - part.start, bool)
+        for column in columns:
+            one, next_one = column[part], column[part.start + 1 : part.stop + 1]
+            if (tied & (next_one < one)).any():
+                return False
+            tied &= next_one == one
+    return True
+
+
+def increases(column: AnyArray) -> bool:
+    """Whether each value is above the one before."""
+    return all((column[part.start + 1 : part.stop + 1] > column[part]).all() for part in blocks(len(column) - 1))
+
+
+def is_range(rows: AnyArray, count: int) -> bool:
+    """Whether row numbers are 0, 1, ..., count - 1."""
+    return len(rows) == count and (count == 0 or (rows[0] == 0 and rows[-1] == count - 1 and increases(rows)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +113,9 @@ class Groups:
 def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
     """Group the rows of a table given by its columns; equality is exact, to the last bit of every number.
 
-    Rows are put in order of a 64-bit hash, which costs one sort, and then compared with their representative; a
-    collision, if there ever is one, is resolved by a lexicographic sort.
+    Where a column increases no two rows are equal, and small whole numbers are looked up in a table. Other rows are put
+    in order of a 64-bit hash, which costs one sort, and then compared with their representative; a collision, if there
+    ever is one, is resolved by a lexicographic sort.
 
     Parameters
     ----------
@@ -54,13 +127,66 @@ def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
     if length == 0:
         empty = np.zeros(0, np.int64)
         return Groups(empty, empty, empty)
-    bits = [column for column in map(_as_bits, columns) if not (column == column[0]).all()]
-    if not bits:
+    columns = [column for column in columns if not _all_alike(column)]
+    if not columns:
         return Groups(np.zeros(1, np.int64), np.zeros(length, np.int64), np.array([length], np.int64))
-    _, first, inverse = np.unique(_hash_rows(bits), return_index=True, return_inverse=True)
+    if any(map(increases, columns)):
+        return _all_apart(length)
+    groups = _group_by_number(columns, length)
+    return _group_by_hash(columns, length) if groups is None else groups
+
+
+def _all_alike(column: AnyArray) -> bool:
+    return is_constant(column) or all((column[part] == column[0]).all() for part in blocks(len(column)))
+
+
+def _all_apart(length: int) -> Groups:
+    """Every row is a group of its own."""
+    rows = np.arange(length, dtype=np.int64)
+    rows.flags.writeable = False  # it stands for two arrays
+    return Groups(rows, rows, constant(1, length, np.int64))
+
+
+def _group_by_number(columns: Sequence[AnyArray], length: int) -> Groups | None:
+    """Group rows of whole numbers from so small ranges that a table has room for all that can be; None for others."""
+    if any(column.dtype.kind not in "ib" for column in columns):
+        return None
+    lowest = [int(column.min()) for column in columns]
+    sizes = [int(column.max()) - low + 1 for column, low in zip(columns, lowest, strict=True)]
+    room = math.prod(sizes)
+    if room > 2 * length + FEW:
+        return None
+    number = np.zeros(length, np.int64)
+    for column, low, size in zip(columns, lowest, sizes, strict=True):
+        number *= size
+        number += column
+        number -= low
+    first = np.full(room, length, np.int64)
+    for part in reversed(list(blocks(length))):  # of several equal rows the last one written is the first one
+        first[number[part][::-1]] = np.arange(part.stop - 1, part.start - 1, -1)
+    there = np.flatnonzero(first < length)
+    there = there[np.argsort(first[there])]
+    rank = np.zeros(room, np.int64)
+    rank[there] = np.arange(len(there))
+    for part in blocks(length):
+        number[part] = rank[number[part]]
+    return Groups(first[there], number, np.bincount(number, minlength=len(there)).astype(np.int64))
+
+
+def _group_by_hash(columns: Sequence[AnyArray], length: int) -> Groups:
+    hashes = hash_rows(columns)
+    if increases(np.sort(hashes)):
+        return _all_apart(length)  # rows that are equal have equal hashes
+    order = np.argsort(hashes)
+    start = np.ones(length, bool)
+    start[1:] = hashes[order[1:]] != hashes[order[:-1]]
+    inverse = np.empty(length, np.int64)
+    inverse[order] = np.cumsum(start) - 1
+    first = np.minimum.reduceat(order, np.flatnonzero(start))
+    bits = [_as_bits(column) for column in columns]
     if not all((column == column[first[inverse]]).all() for column in bits):
         first, inverse = _group_by_sorting(bits)
-    order = np.argsort(first, kind="stable")
+    order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     inverse = rank[inverse]
@@ -69,7 +195,10 @@ def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
 
 def hash_rows(columns: Sequence[AnyArray]) -> NDArray[np.uint64]:
     """A 64-bit hash of each row of a table given by its columns, which are as in `group_rows`; at least one."""
-    return _hash_rows([_as_bits(column) for column in columns])
+    hashes = np.zeros(len(columns[0]), np.uint64)
+    for part in blocks(len(hashes)):
+        _mix(hashes[part], [column[part] for column in columns])
+    return hashes
 
 
 def hash_lists(indptr: IntArray, columns: Sequence[AnyArray]) -> NDArray[np.uint64]:
@@ -86,15 +215,16 @@ def _as_bits(column: AnyArray) -> NDArray[np.uint64]:
     return np.asarray(column, np.int64).view(np.uint64)
 
 
-def _hash_rows(bits: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+def _mix(state: NDArray[np.uint64], columns: Sequence[AnyArray]) -> None:
     """Mix the columns with the finaliser of splitmix64 (Steele, Lea, Flood 2014)."""
-    state = np.zeros(len(bits[0]), np.uint64)
-    for column in bits:
-        state = (state ^ column) + np.uint64(0x9E3779B97F4A7C15)
-        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    for column in columns:
+        state ^= _as_bits(column)
+        state += np.uint64(0x9E3779B97F4A7C15)
+        state ^= state >> np.uint64(30)
+        state *= np.uint64(0xBF58476D1CE4E5B9)
+        state ^= state >> np.uint64(27)
+        state *= np.uint64(0x94D049BB133111EB)
         state ^= state >> np.uint64(31)
-    return state
 
 
 def _group_by_sorting(bits: Sequence[NDArray[np.uint64]]) -> tuple[IntArray, IntArray]:

@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from optsched import arrays
-from optsched.arrays import AnyArray, IntArray, find_sorted, group_rows, ranges
+from optsched.arrays import (
+    AnyArray,
+    IntArray,
+    constant,
+    find_sorted,
+    group_rows,
+    increases,
+    is_constant,
+    is_range,
+    joined,
+    ranges,
+    taken,
+)
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -66,11 +78,11 @@ def test_groups(table: tuple[list[AnyArray], int]) -> None:
 
 @pytest.fixture(params=["all alike", "two values"])
 def colliding_hash(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    def poor_hash(bits: list[AnyArray]) -> AnyArray:
-        same = np.zeros(len(bits[0]), np.uint64)
-        return same if request.param == "all alike" else same + bits[0] % np.uint64(2)
+    def poor_hash(columns: list[AnyArray]) -> AnyArray:
+        same = np.zeros(len(columns[0]), np.uint64)
+        return same if request.param == "all alike" else same + arrays._as_bits(columns[0]) % np.uint64(2)
 
-    monkeypatch.setattr(arrays, "_hash_rows", poor_hash)
+    monkeypatch.setattr(arrays, "hash_rows", poor_hash)
 
 
 def test_groups_when_hashes_collide(colliding_hash: None) -> None:
@@ -86,7 +98,7 @@ def test_the_forced_collision_is_one(colliding_hash: None, monkeypatch: pytest.M
     called = []
     sort = arrays._group_by_sorting
     monkeypatch.setattr(arrays, "_group_by_sorting", lambda bits: called.append(bits) or sort(bits))
-    check_groups([np.array([4, 2, 0, 2]), np.array([1, 1, 0, 1])], 4)
+    check_groups([np.array([4.0, 2.0, 0.0, 2.0]), np.array([1, 1, 0, 1])], 4)
     assert called
 
 
@@ -94,6 +106,69 @@ def test_groups_of_many_rows() -> None:
     rng = np.random.default_rng(0)
     columns: list[AnyArray] = [rng.integers(0, 30, 5000), rng.integers(0, 7, 5000) / 7, rng.random(5000) < 0.5]
     check_groups(columns, 5000)
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 7, 2**16])
+def test_groups_whatever_the_size_of_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "BLOCK", block)
+
+    @QUICK
+    @given(tables())
+    def check(table: tuple[list[AnyArray], int]) -> None:
+        check_groups(*table)
+
+    check()
+    rng = np.random.default_rng(1)
+    check_groups([rng.integers(0, 3, 40), rng.integers(-2, 2, 40)], 40)  # few numbers: by a table
+    check_groups([rng.random(40), rng.permutation(40)], 40)
+    check_groups([np.arange(40) // 2, np.arange(40) % 2 * 0.5], 40)
+
+
+def test_rows_are_apart_where_a_column_increases() -> None:
+    groups = group_rows([np.zeros(3), np.array([-0.5, 0.0, 7.0])], 3)
+    assert groups.first.tolist() == groups.inverse.tolist() == [0, 1, 2]
+    assert groups.count.tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match="read-only"):
+        groups.inverse[0] = 1
+    check_groups([np.array([0.0, -0.0])], 2)
+    check_groups([np.array([1, 2, 2, 3])], 4)
+
+
+def test_constant_columns_take_the_memory_of_one_row_and_stay_constant() -> None:
+    ones = constant(1.5, 4, np.float64)
+    assert ones.tolist() == [1.5] * 4
+    assert is_constant(ones)
+    assert not is_constant(np.ones(4))
+    for rows in (np.array([0, 3, 3]), np.array([True, True, False, True]), np.zeros(0, np.int64)):
+        assert is_constant(taken(ones, rows)) or len(taken(ones, rows)) == 0
+        assert taken(ones, rows).tolist() == ones.copy()[rows].tolist()
+    with pytest.raises(IndexError):
+        taken(constant(0, 0, np.int64), np.array([0]))
+    assert len(group_rows([ones, constant(3, 4, np.int64)], 4)) == 1
+
+
+def test_joined_columns() -> None:
+    one, two, nan = constant(1.0, 2, np.float64), constant(2.0, 1, np.float64), constant(np.nan, 2, np.float64)
+    assert is_constant(joined([one, np.zeros(0), one]))
+    assert is_constant(joined([nan, nan]))
+    assert joined([one, two]).tolist() == [1.0, 1.0, 2.0]
+    assert joined([one, np.array([1.0])]).tolist() == [1.0, 1.0, 1.0]
+    array = np.array([3.0, 4.0])
+    assert joined([np.zeros(0), array]) is array
+    assert joined([np.zeros(0), np.zeros(0)]).tolist() == []
+
+
+@QUICK
+@given(st.lists(st.integers(-3, 6), max_size=8), st.sampled_from([1, 2, 3, 2**16]))
+def test_increases_and_ranges_of_rows(values: list[int], block: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrays, "BLOCK", block)
+        column = np.array(values, np.int64)
+        assert increases(column) == (values == sorted(set(values)))
+        assert increases(column[::-1]) == (values[::-1] == sorted(set(values)))
+        for count in (len(values), len(values) + 1):
+            assert is_range(column, count) == (values == list(range(count)))
+            assert is_range(np.arange(count), count)
 
 
 def test_groups_keep_the_order_of_first_appearance() -> None:

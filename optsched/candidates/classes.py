@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,9 +10,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, ranges
-from optsched.candidates.columns import KindColumns
-from optsched.candidates.kinds import Absence
+from optsched.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    constant,
+    in_order,
+    is_range,
+    taken,
+)
 from optsched.candidates.resources import Resources
 from optsched.instance import Instance
 from optsched.performance import Configurations
@@ -110,7 +115,9 @@ class Classes:
     @cached_property
     def configuration(self) -> IntArray:
         """Row of the configurations table of each column, shape (N,)."""
-        return self.candidates.configuration[self.kind_column]
+        kind_column = self.kind_column
+        every = is_range(kind_column, len(self.candidates.columns))
+        return taken(self.candidates.configuration, None if every else kind_column)
 
     @cached_property
     def pool(self) -> IntArray:
@@ -145,7 +152,11 @@ class Classes:
     @cached_property
     def limit(self) -> FloatArray:
         """Most that x can be by the time rows alone: n_k, the smaller class of a pair, half a class inside one."""
+        if self.alone.all() and len(self) and (self.count == self.count[0]).all():
+            return constant(self.count[0], self.columns, np.float64)
         mine = self.count[self.class_a]
+        if self.alone.all():
+            return mine
         other = np.where(self.alone, mine, self.count[self.class_b])
         return np.where(self.class_a == self.class_b, mine / 2, np.minimum(mine, other))
 
@@ -154,7 +165,7 @@ class Classes:
     def _read(self, name: str) -> Any:
         if name not in self.reads:
             raise KeyError(f"{name!r} is read but not declared: jobs of one class may differ in it")
-        return _array(self.instance, name)[self.first]
+        return job_array(self.instance, name)[self.first]
 
     @property
     def gang(self) -> FloatArray:
@@ -251,7 +262,9 @@ class Classes:
     @cached_property
     def _jobs_by_class(self) -> tuple[IntArray, IntArray]:
         placed = np.flatnonzero(self.of_job >= 0)
-        order = placed[np.argsort(self.of_job[placed], kind="stable")]
+        order = placed
+        if not in_order([self.of_job[placed]]):
+            order = placed[np.argsort(self.of_job[placed], kind="stable")]
         start = np.concatenate(([0], np.cumsum(np.bincount(self.of_job[placed], minlength=len(self)))))
         return order.astype(np.int64), start.astype(np.int64)
 
@@ -280,111 +293,6 @@ class Classes:
         return f"job {name}" + (f" (and {others} like it)" if others else "")
 
 
-def _array(instance: Instance, name: str) -> Any:
+def job_array(instance: Instance, name: str) -> Any:
     """A job array by its name in ``reads``."""
     return instance.queue if name == "queue" else getattr(instance.jobs_table, READABLE[name])
-
-
-def build_classes(candidates: Candidates, reads: frozenset[str], labels: Sequence[IntArray] = ()) -> Classes:
-    """Merge kinds x the declared job arrays x labels into classes, and columns of kinds into columns of classes."""
-    groups = merge_jobs(candidates, reads, labels)
-    kind, count = candidates.kinds.of_job[groups.first], groups.count
-    alone = alone_columns(candidates.columns, kind, len(candidates.kinds))
-    pairs = _pair_columns(candidates.columns, kind, len(candidates.kinds), count)
-    return assemble(candidates, reads, groups, alone, pairs)
-
-
-@dataclass(frozen=True)
-class JobGroups:
-    """Jobs of the program, merged: class of each job (-1: not in the program), first job and size of each class."""
-
-    of_job: IntArray
-    first: IntArray
-    count: IntArray
-
-
-def merge_jobs(candidates: Candidates, reads: frozenset[str], labels: Sequence[IntArray] = ()) -> JobGroups:
-    """Merge the jobs of a kind that agree in the declared arrays, and in all ``labels``, each of shape (jobs,)."""
-    unknown = reads - set(READABLE) - {"gang"}
-    if unknown:
-        raise KeyError(f"no such job array: {min(unknown)}")
-    table, kinds = candidates.instance.jobs_table, candidates.kinds
-    placed = np.flatnonzero(candidates.absence == Absence.PRESENT)
-    if candidates.aggregate:
-        read = [_array(candidates.instance, name) for name in sorted(reads - {"gang"})]
-        arrays = [kinds.of_job, *read, *labels]
-        if len(placed) < len(table):
-            arrays = [array[placed] for array in arrays]
-        groups = group_rows(arrays, len(placed))
-        first, inverse, count = placed[groups.first], groups.inverse, groups.count
-    else:
-        first, inverse, count = placed, np.arange(len(placed)), np.ones(len(placed), np.int64)
-    of_job = np.full(len(table), -1, np.int64)
-    of_job[placed] = inverse
-    return JobGroups(of_job, first, count)
-
-
-Columns = tuple[IntArray, IntArray, IntArray]
-"""(kind column, class, partner class or -1) of columns of classes."""
-
-
-def assemble(
-    candidates: Candidates, reads: frozenset[str], groups: JobGroups, alone: Columns, pairs: Columns
-) -> Classes:
-    """The classes with these columns, and their matrices."""
-    kind_column, class_a, class_b = (np.concatenate(part) for part in zip(alone, pairs, strict=True))
-    columns, kinds, first = candidates.columns, candidates.kinds, groups.first
-    rate_a, rate_b = columns.rate[kind_column], columns.partner_rate[kind_column]
-    swapped = (class_b >= 0) & (kinds.of_job[first[class_a]] != columns.kind[kind_column])
-    rate_a, rate_b = np.where(swapped, rate_b, rate_a), np.where(swapped, rate_a, rate_b)
-
-    pair = np.flatnonzero(class_b >= 0)
-    number = np.arange(len(kind_column), dtype=np.int64)
-    where = (np.concatenate([class_a, class_b[pair]]), np.concatenate([number, pair]))
-    shape = (len(first), len(kind_column))
-    return Classes(
-        candidates=candidates,
-        reads=reads,
-        of_job=groups.of_job,
-        first=first,
-        count=groups.count.astype(np.float64),
-        kind_column=kind_column,
-        class_a=class_a,
-        class_b=class_b,
-        rate_a=rate_a,
-        rate_b=rate_b,
-        throughput=sp.csr_matrix((np.concatenate([rate_a, rate_b[pair]]), where), shape=shape),
-        member=sp.csr_matrix((np.ones(len(where[0])), where), shape=shape),
-        usage=sp.csr_matrix(candidates.usage.tocsc()[:, kind_column]),
-    )
-
-
-def alone_columns(columns: KindColumns, kind_of_class: IntArray, kinds: int) -> Columns:
-    """Every column without a partner of every class: class by class, in the order of the kind's columns."""
-    alone = np.flatnonzero(columns.partner < 0)
-    alone = alone[np.argsort(columns.kind[alone], kind="stable")]
-    columns_of = np.bincount(columns.kind[alone], minlength=kinds).astype(np.int64)
-    first_of = np.concatenate(([0], np.cumsum(columns_of)))[:-1].astype(np.int64)
-    length = columns_of[kind_of_class]
-    column = alone[ranges(first_of[kind_of_class], length)]
-    owner = np.repeat(np.arange(len(kind_of_class), dtype=np.int64), length)
-    return column, owner, np.full(len(column), -1, np.int64)
-
-
-def _pair_columns(columns: KindColumns, kind_of_class: IntArray, kinds: int, count: IntArray) -> Columns:
-    """Every column of two kinds for every pair of their classes, the lower class first."""
-    by_kind = np.argsort(kind_of_class, kind="stable").astype(np.int64)
-    classes_of = np.bincount(kind_of_class, minlength=kinds).astype(np.int64)
-    start_of = np.concatenate(([0], np.cumsum(classes_of)))[:-1].astype(np.int64)
-
-    pairs = np.flatnonzero(columns.partner >= 0)
-    size_a, size_b = classes_of[columns.kind[pairs]], classes_of[columns.partner[pairs]]
-    products = size_a * size_b
-    pair_column = np.repeat(pairs, products)
-    local = ranges(np.zeros(len(pairs), np.int64), products)
-    width = np.repeat(size_b, products)
-    class_a = by_kind[start_of[columns.kind[pair_column]] + local // np.maximum(width, 1)]
-    class_b = by_kind[start_of[columns.partner[pair_column]] + local % np.maximum(width, 1)]
-    same_kind = columns.kind[pair_column] == columns.partner[pair_column]
-    keep = ~same_kind | (class_a < class_b) | ((class_a == class_b) & (count[class_a] > 1))
-    return pair_column[keep], np.minimum(class_a, class_b)[keep], np.maximum(class_a, class_b)[keep]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import AnyArray, FloatArray, IntArray, constant, group_rows, is_constant, joined, looked_up, taken
 
 
 class Drop(IntEnum):
@@ -29,17 +30,54 @@ class Drop(IntEnum):
 
 
 @dataclass(frozen=True)
+class Ways:
+    """Ways to run, of which many columns have the same: arrays of length W; two rows may be alike.
+
+    Attributes
+    ----------
+    pool, gpus, nodes : IntArray
+        Pool -1 for an option that uses none.
+    share : FloatArray
+        Share of each GPU.
+    """
+
+    pool: IntArray
+    gpus: IntArray
+    nodes: IntArray
+    share: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.pool)
+
+    def take(self, rows: AnyArray) -> Ways:
+        """The ways at these rows."""
+        return Ways(self.pool[rows], self.gpus[rows], self.nodes[rows], self.share[rows])
+
+    @cached_property
+    def rank(self) -> IntArray:
+        """Place of each way in the order of pool, GPUs and nodes, shape (W,); equal for those that agree in these."""
+        order = np.lexsort((self.nodes, self.gpus, self.pool))
+        new = np.zeros(len(order), bool)
+        for column in (self.pool, self.gpus, self.nodes):
+            new[1:] |= column[order[1:]] != column[order[:-1]]
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.cumsum(new)
+        return rank
+
+
+@dataclass(frozen=True)
 class KindColumns:
     """Columns before classes: kind (or pair of kinds) x configuration; arrays of length N.
+
+    What is the same in all columns is kept once (`optsched.arrays.constant`), and cannot be written to.
 
     Attributes
     ----------
     kind, partner : IntArray
         The kind, and the kind it shares its GPUs with (-1: alone).
-    pool, gpus, nodes : IntArray
-        The configuration; pool -1 for an option that uses none.
-    share : FloatArray
-        Share of each GPU.
+    way : IntArray
+        Row of ``ways`` of each column.
+    ways : Ways
     option : IntArray
         Row of the instance's option table, -1 for generated columns.
     workers, servers : IntArray
@@ -58,10 +96,8 @@ class KindColumns:
 
     kind: IntArray
     partner: IntArray
-    pool: IntArray
-    gpus: IntArray
-    nodes: IntArray
-    share: FloatArray
+    way: IntArray
+    ways: Ways
     option: IntArray
     workers: IntArray
     servers: IntArray
@@ -77,36 +113,91 @@ class KindColumns:
     def __len__(self) -> int:
         return len(self.kind)
 
-    def take(self, rows: IntArray) -> KindColumns:
-        """The columns at these rows."""
-        return KindColumns(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+    @cached_property
+    def pool(self) -> IntArray:
+        """Pool of each column; -1 for an option that uses none."""
+        return looked_up(self.ways.pool, self.way)
+
+    @cached_property
+    def gpus(self) -> IntArray:
+        """GPUs of each column."""
+        return looked_up(self.ways.gpus, self.way)
+
+    @cached_property
+    def nodes(self) -> IntArray:
+        """Nodes that each column spans."""
+        return looked_up(self.ways.nodes, self.way)
+
+    @cached_property
+    def share(self) -> FloatArray:
+        """Share of each GPU."""
+        return looked_up(self.ways.share, self.way)
+
+    @cached_property
+    def pairs(self) -> IntArray:
+        """Rows of the columns with a partner."""
+        alone = is_constant(self.partner) and (self.partner[:1] < 0).all()
+        return np.zeros(0, np.int64) if alone else np.flatnonzero(self.partner >= 0)
+
+    def take(self, rows: AnyArray) -> KindColumns:
+        """The columns at these rows, given by numbers or a mask."""
+        return KindColumns(ways=self.ways, **{name: taken(getattr(self, name), rows) for name in _COLUMNS})
 
     @classmethod
     def make(
-        cls, kind: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray, **given: FloatArray | IntArray
+        cls,
+        kind: IntArray,
+        pool: IntArray,
+        gpus: IntArray,
+        nodes: IntArray,
+        *,
+        share: FloatArray | None = None,
+        **given: AnyArray,
     ) -> KindColumns:
         """Columns of these kinds in these configurations, with defaults for what is not given."""
-        count = len(kind)
-        default = {
-            "partner": np.full(count, -1, np.int64),
-            "share": np.ones(count),
-            "option": np.full(count, -1, np.int64),
-            "workers": np.zeros(count, np.int64),
-            "servers": np.zeros(count, np.int64),
-            "rate": np.zeros(count),
-            "partner_rate": np.zeros(count),
-            "log_sd": np.zeros(count),
-            "source": np.zeros(count, np.uint8),
-            "duration": np.full(count, np.nan),
-            "value": np.zeros(count),
-            "cost": np.zeros(count),
-            "drop": np.zeros(count, np.uint8),
-        }
-        return cls(kind=kind, pool=pool, gpus=gpus, nodes=nodes, **(default | given))  # type: ignore[arg-type]
+        if share is None:
+            share = constant(1.0, len(kind), np.float64)
+        alike = group_rows((pool, gpus, nodes, share), len(kind))
+        first = alike.first
+        return cls.of(kind, alike.inverse, Ways(pool[first], gpus[first], nodes[first], share[first]), **given)
+
+    @classmethod
+    def of(cls, kind: IntArray, way: IntArray, ways: Ways, **given: AnyArray) -> KindColumns:
+        """Columns of these kinds in these ways, with defaults for what is not given."""
+        default = {name: constant(value, len(kind), dtype) for name, (value, dtype) in _DEFAULTS.items()}
+        return cls(kind=kind, way=way, ways=ways, **(default | given))  # type: ignore[arg-type]
+
+    @classmethod
+    def none(cls) -> KindColumns:
+        """No columns."""
+        nothing = np.zeros(0, np.int64)
+        return cls.make(nothing, nothing, nothing, nothing)
 
     @classmethod
     def concatenate(cls, parts: Sequence[KindColumns]) -> KindColumns:
         """All columns of the parts, in order."""
-        return cls(
-            **{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)}
-        )
+        parts = [part for part in parts if len(part)] or [parts[0]]
+        if len(parts) == 1:
+            return parts[0]
+        parts = _with_ways_in_common(parts)
+        together = {name: joined([getattr(part, name) for part in parts]) for name in _COLUMNS}
+        return cls(ways=parts[0].ways, **together)
+
+
+_COLUMNS = tuple(field.name for field in fields(KindColumns) if field.name != "ways")
+_DEFAULTS: dict[str, tuple[float, type[np.generic]]] = {
+    "partner": (-1, np.int64), "option": (-1, np.int64), "workers": (0, np.int64), "servers": (0, np.int64),
+    "rate": (0.0, np.float64), "partner_rate": (0.0, np.float64), "log_sd": (0.0, np.float64), "source": (0, np.uint8),
+    "duration": (np.nan, np.float64), "value": (0.0, np.float64), "cost": (0.0, np.float64), "drop": (0, np.uint8),
+}  # fmt: skip
+
+
+def _with_ways_in_common(parts: Sequence[KindColumns]) -> list[KindColumns]:
+    """The parts with their ways in one table."""
+    tables = list({id(part.ways): part.ways for part in parts}.values())
+    if len(tables) == 1:
+        return list(parts)
+    start = dict(zip(map(id, tables), np.cumsum([0, *map(len, tables)]).tolist(), strict=False))
+    columns = ([getattr(ways, field.name) for ways in tables] for field in fields(Ways))
+    ways = Ways(*(np.concatenate(column) for column in columns))
+    return [replace(part, way=part.way + start[id(part.ways)], ways=ways) for part in parts]

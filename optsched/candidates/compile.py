@@ -12,18 +12,21 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
-from optsched.candidates.classes import Classes, build_classes
-from optsched.candidates.columns import Drop, KindColumns
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, in_order, is_range, looked_up
+from optsched.candidates.classes import Classes
+from optsched.candidates.columns import Drop, KindColumns, Ways
 from optsched.candidates.generate import gpu_memory, option_columns, pair_columns, rated_columns
 from optsched.candidates.kinds import Absence, Kinds, find_kinds
+from optsched.candidates.merging import build_classes
 from optsched.candidates.modelled_pairs import modelled_pairs
 from optsched.candidates.resources import Resources, resource_rows
 from optsched.candidates.room_words import RoomWords
 from optsched.candidates.servers import server_columns
+from optsched.candidates.sifting import sifted
 from optsched.instance import Instance
 from optsched.instance.reading import listed
 from optsched.performance import Configurations, PerformanceModel
+from optsched.performance.composed import only_table
 from optsched.performance.table import TableModel
 
 
@@ -131,7 +134,8 @@ class Candidates:
             drop=np.where(back, Drop.KEPT, self.dropped.drop).astype(np.uint8),
         )
         both = KindColumns.concatenate([self.columns, dropped])
-        made = _candidates(self.instance, self.kinds, both, self.later_nodes)
+        keep = both.drop == Drop.KEPT
+        made = _candidates(self.instance, self.kinds, both.take(keep), both.take(~keep), self.later_nodes)
         return replace(made, aggregate=self.aggregate, not_meant=self.not_meant, quantile=self.quantile)
 
     def without_jobs(self, jobs: BoolArray, why: str) -> Candidates:
@@ -150,9 +154,10 @@ class Candidates:
         absence = self.kinds.absence.copy()
         has_column = np.zeros(len(self.kinds) + 1, bool)
         has_column[self.columns.kind] = True
-        has_column[self.columns.partner[self.columns.partner >= 0]] = True
+        has_column[self.columns.partner[self.columns.pairs]] = True
         present = absence == Absence.PRESENT
-        absence[present & ~has_column[self.kinds.of_job]] = Absence.NO_COLUMN
+        if not has_column[:-1].all():
+            absence[present & ~has_column[self.kinds.of_job]] = Absence.NO_COLUMN
         for jobs in self.not_meant.values():
             absence[(absence == Absence.PRESENT) & jobs] = Absence.NOT_MEANT
         return absence
@@ -255,30 +260,41 @@ def compile(instance: Instance, model: PerformanceModel, future: bool = False, l
     available yet, unless ``later_nodes`` (for programs that plan ahead). The capacity is always that of now.
     """
     kinds = find_kinds(instance, future)
-    table = TableModel(instance.rates, instance, later_nodes)
-    alone = rated_columns(instance, kinds, model, table, later_nodes)
+    return _candidates(instance, kinds, *_every_column(instance, kinds, model, later_nodes), later_nodes)
+
+
+def _every_column(
+    instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
+) -> tuple[KindColumns, KindColumns]:
+    table = TableModel.again(model, instance, later_nodes)
+    counts = kinds.counts(int(table.sizes.gpus.max()), table, complete=only_table(model))
+    most = len(counts[0]) * len(instance.cluster.pools)
+    alone, dropped = sifted(rated_columns(instance, kinds, model, table, counts, later_nodes), most)
     stated = pair_columns(instance, kinds, table.sizes, later_nodes)
-    everything = KindColumns.concatenate(
+    others = KindColumns.concatenate(
         [
-            alone,
             option_columns(instance, kinds, table.sizes),
             stated,
             modelled_pairs(instance, kinds, model, table.sizes, alone, stated, later_nodes),
             server_columns(instance, kinds, table.sizes),
         ]
     )
-    return _candidates(instance, kinds, everything, later_nodes)
+    keep = others.drop == Drop.KEPT
+    both = ((alone, others.take(keep)), (dropped, others.take(~keep)))
+    kept, dropped = (KindColumns.concatenate(parts) for parts in both)
+    return kept, dropped
 
 
-def _candidates(instance: Instance, kinds: Kinds, everything: KindColumns, later_nodes: bool) -> Candidates:
-    dropped = everything.take(np.flatnonzero(everything.drop != Drop.KEPT))
-    kept = everything.take(np.flatnonzero(everything.drop == Drop.KEPT))
-    order = np.lexsort(
-        (kept.servers, kept.workers, kept.option, kept.nodes, kept.gpus, kept.pool, kept.partner, kept.kind)
-    )
-    columns = kept.take(order)
-    resources, usage = resource_rows(instance, kinds, columns)
+def _candidates(
+    instance: Instance, kinds: Kinds, kept: KindColumns, dropped: KindColumns, later_nodes: bool
+) -> Candidates:
+    place = kept.way if is_range(kept.ways.rank, len(kept.ways)) else kept.ways.rank[kept.way]
+    keys = (kept.kind, kept.partner, place, kept.option, kept.workers, kept.servers)
+    columns = kept if in_order(keys) else kept.take(np.lexsort(keys[::-1]))
     configuration, configurations = _intern_configurations(instance, columns)
+    ways = Ways(configurations.pool, configurations.gpus, configurations.nodes, configurations.share)
+    columns = replace(columns, way=configuration, ways=ways)
+    resources, usage = resource_rows(instance, kinds, columns)
     return Candidates(instance, kinds, columns, configuration, configurations, resources, usage, dropped, later_nodes)
 
 
@@ -292,24 +308,23 @@ def _intern_configurations(instance: Instance, columns: KindColumns) -> tuple[np
             sets[key] = len(documents)
             documents.append(dict(free))
         rows[option] = sets[key]
-    attributes = rows[columns.option]
+    attributes = looked_up(rows, columns.option)
     served = np.flatnonzero(columns.workers > 0)
-    pairs = group_rows((columns.workers[served], columns.servers[served]), len(served))
-    numbers = np.zeros(len(pairs), np.int64)
-    for number, column in enumerate(served[pairs.first].tolist()):
-        free = {"workers": int(columns.workers[column]), "servers": int(columns.servers[column])}
-        numbers[number] = sets.setdefault(json.dumps(free, sort_keys=True), len(documents))
-        if numbers[number] == len(documents):
-            documents.append(free)
-    attributes[served] = numbers[pairs.inverse]
-    groups = group_rows((columns.pool, columns.gpus, columns.nodes, columns.share, attributes), len(columns))
+    if len(served):
+        attributes = np.array(attributes)
+        pairs = group_rows((columns.workers[served], columns.servers[served]), len(served))
+        numbers = np.zeros(len(pairs), np.int64)
+        for number, column in enumerate(served[pairs.first].tolist()):
+            free = {"workers": int(columns.workers[column]), "servers": int(columns.servers[column])}
+            numbers[number] = sets.setdefault(json.dumps(free, sort_keys=True), len(documents))
+            if numbers[number] == len(documents):
+                documents.append(free)
+        attributes[served] = numbers[pairs.inverse]
+    ways = columns.ways
+    alike = group_rows((ways.pool, ways.gpus, ways.nodes, ways.share), len(ways))
+    way = columns.way if len(alike) == len(ways) else alike.inverse[columns.way]
+    groups = group_rows((way, attributes), len(columns))
     first = groups.first
-    table = Configurations(
-        pool=columns.pool[first],
-        gpus=columns.gpus[first],
-        nodes=columns.nodes[first],
-        share=columns.share[first],
-        attributes=attributes[first],
-        attribute_sets=tuple(documents),
-    )
+    ways = ways.take(columns.way[first])
+    table = Configurations(ways.pool, ways.gpus, ways.nodes, ways.share, attributes[first], tuple(documents))
     return groups.inverse, table

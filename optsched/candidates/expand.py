@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.arrays import FloatArray, IntArray, constant, in_order, joined, ranges, taken
 from optsched.candidates.classes import Classes
 
 
@@ -57,7 +57,7 @@ def expand(classes: Classes, x: FloatArray, integral: bool = False) -> JobRows:
     length = count[classes.class_a[alone]]
     column = np.repeat(alone, length)
     job = members[ranges(start[classes.class_a[alone]], length)]
-    parts = [(job, np.full(len(job), -1, np.int64), column, (x / classes.count[classes.class_a])[column])]
+    parts = [(job, constant(-1, len(job), np.int64), column, x[column] / classes.count[classes.class_a[column]])]
 
     pairs = used[classes.class_b[used] >= 0]
     of_two = (count[classes.class_a[pairs]] == 1) & (count[classes.class_b[pairs]] == 1)
@@ -72,9 +72,11 @@ def expand(classes: Classes, x: FloatArray, integral: bool = False) -> JobRows:
 
 
 def _rows(classes: Classes, parts: list[tuple[IntArray, IntArray, IntArray, FloatArray]]) -> JobRows:
-    job, partner, column, fraction = (np.concatenate([part[i] for part in parts]) for i in range(4))
-    order = np.lexsort((column, job))
-    job, partner, column, fraction = job[order], partner[order], column[order], fraction[order]
+    jobs, partners, columns, fractions = zip(*parts, strict=True)
+    job, partner, column, fraction = joined(jobs), joined(partners), joined(columns), joined(fractions)
+    if not in_order([job, column]):
+        order = np.lexsort((column, job))
+        job, partner, column, fraction = job[order], taken(partner, order), column[order], fraction[order]
     return JobRows(job, partner, column, fraction, classes.rate_a[column], classes.rate_b[column])
 
 

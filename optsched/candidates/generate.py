@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator
+from dataclasses import replace
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, ranges
-from optsched.candidates.columns import Drop, KindColumns
+import numpy as np
+from numpy.typing import NDArray
+
+from optsched.arrays import BoolArray, FloatArray, IntArray, Scalar, blocks, group_rows, is_constant, ranges
+from optsched.candidates.columns import Drop, KindColumns, Ways
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.room import drop_roomless
 from optsched.errors import InvalidInput
@@ -13,7 +17,7 @@ from optsched.instance import Instance
 from optsched.instance.reading import show
 from optsched.instance.tables import ANY_SPREAD
 from optsched.performance import Configurations, Feasibility, PerformanceModel, PoolSizes, Prediction
-from optsched.performance.composed import corrects, only_table
+from optsched.performance.composed import corrects
 from optsched.performance.table import TableModel
 
 ROUNDING = 1e-9
@@ -21,41 +25,82 @@ ROUNDING = 1e-9
 
 
 def rated_columns(
-    instance: Instance, kinds: Kinds, model: PerformanceModel, table: TableModel, later_nodes: bool
+    instance: Instance,
+    kinds: Kinds,
+    model: PerformanceModel,
+    table: TableModel,
+    counts: tuple[IntArray, IntArray],
+    later_nodes: bool,
+) -> Iterator[KindColumns]:
+    """Columns of kinds without options: GPU counts x pools x spreads, with rates from the tables, then the model.
+
+    ``counts`` are pairs of a kind and its GPUs (`Kinds.counts`). Columns are made some by some, so that what is dropped
+    never stands beside what is kept.
+    """
+    listed = []
+    for columns in _everywhere(*counts, table.sizes):
+        if table.has_spreads:
+            row, spread = table.listed_spreads(kinds.batch, columns.kind, columns.pool, columns.gpus)
+            other = spread != columns.nodes[row]
+            more = columns.take(row[other])
+            listed.append(KindColumns.make(more.kind, more.pool, more.gpus, spread[other]))
+        yield _rated(columns, instance, kinds, model, table, later_nodes)
+    if listed:
+        yield _rated(KindColumns.concatenate(listed), instance, kinds, model, table, later_nodes)
+
+
+def _everywhere(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[KindColumns]:
+    """Columns of kinds on so many GPUs of every pool, on the fewest nodes; pool by pool for each of them."""
+    pools = np.arange(len(sizes.gpus), dtype=np.int64)
+    alike = group_rows([gpus], len(gpus))
+    counts = np.sort(gpus[alike.first])
+    place = np.searchsorted(counts, gpus[alike.first])[alike.inverse]
+    pool, count = np.repeat(pools, len(counts)), np.tile(counts, len(pools))
+    ways = Ways(pool, count, sizes.fewest_nodes(pool, count), np.ones(len(pool)))
+    for part in blocks(len(kind)):
+        way = np.add.outer(place[part], pools * len(counts)).ravel()
+        yield KindColumns.of(np.repeat(kind[part], len(pools)), way, ways)
+
+
+def _rated(
+    columns: KindColumns,
+    instance: Instance,
+    kinds: Kinds,
+    model: PerformanceModel,
+    table: TableModel,
+    later_nodes: bool,
 ) -> KindColumns:
-    """Columns of kinds without options: GPU counts x pools x spreads, with rates from the tables, then the model."""
-    pools = len(instance.cluster.pools)
-    batch = kinds.batch
-
-    kind, gpus = kinds.counts(int(table.sizes.gpus.max()), table, complete=only_table(model))
-    pool = np.tile(np.arange(pools, dtype=np.int64), len(kind))
-    kind, gpus = np.repeat(kind, pools), np.repeat(gpus, pools)
-    nodes = table.fewest_nodes(pool, gpus)
-
-    row, spread = table.listed_spreads(batch, kind, pool, gpus)
-    other = spread != nodes[row]
-    row, spread = row[other], spread[other]
-    kind, pool, gpus, nodes = (
-        np.concatenate([column, more])
-        for column, more in ((kind, kind[row]), (pool, pool[row]), (gpus, gpus[row]), (nodes, spread))
-    )
-    columns = KindColumns.make(kind, pool, gpus, nodes)
-    drop_unfit(columns, instance, kinds, table.sizes)
-    drop_roomless(columns, instance, kinds, later_nodes)
-
-    fits = np.flatnonzero(columns.drop == Drop.KEPT)
-    configurations = Configurations(
-        pool[fits], gpus[fits], nodes[fits], np.ones(len(fits)), np.zeros(len(fits), np.int64)
-    )
-    edges = (kind[fits], np.arange(len(fits), dtype=np.int64))
-    prediction = table.predict(batch, configurations, edges=edges)
+    """The columns with their rates, or the reason why they cannot run."""
+    columns = drop_unfit(columns, instance, kinds, table.sizes)
+    columns = drop_roomless(columns, instance, kinds, later_nodes)
+    fits = columns.drop == Drop.KEPT
+    some = columns if fits.all() else columns.take(fits)
+    used = np.zeros(len(columns.ways), bool)
+    used[some.way] = True
+    ways, number = columns.ways.take(used), np.cumsum(used) - 1
+    none = np.zeros(len(ways), np.int64)
+    configurations = Configurations(ways.pool, ways.gpus, ways.nodes, ways.share, none)
+    edges = (some.kind, some.way if used.all() else number[some.way])
+    prediction = table.predict(kinds.batch, configurations, edges=edges)
     if model.name != table.name:
         prediction = _with_model(prediction, model, kinds, configurations, edges)
-    columns.rate[fits] = prediction.rate
-    columns.log_sd[fits] = prediction.log_sd
-    columns.source[fits] = prediction.source
-    columns.drop[fits] = _DROP_OF[prediction.feasible]
-    return columns
+    rate, log_sd, source = prediction.rate, prediction.log_sd, prediction.source
+    drop = _DROP_OF[prediction.feasible]
+    if some is not columns:
+        rate = _spread_out(columns.rate, fits, rate)
+        log_sd = _spread_out(columns.log_sd, fits, log_sd)
+        source = _spread_out(columns.source, fits, source)
+        drop = _spread_out(columns.drop, fits, drop)
+    return replace(columns, rate=rate, log_sd=log_sd, source=source, drop=drop)
+
+
+def _spread_out(rest: NDArray[Scalar], fits: BoolArray, values: NDArray[Scalar]) -> NDArray[Scalar]:
+    """A column with these values where the mask is true, and what it had before elsewhere."""
+    if is_constant(rest) and is_constant(values) and (rest[:1] == values[:1]).all():
+        return rest
+    column = np.array(rest)
+    column[fits] = values
+    return column
 
 
 _DROP_OF = np.zeros(len(Feasibility), np.uint8)
@@ -90,14 +135,20 @@ def _with_model(
     return both
 
 
-def drop_unfit(columns: KindColumns, instance: Instance, kinds: Kinds, sizes: PoolSizes) -> None:
-    """Mark columns with more GPUs than their pool has, or than so many of its nodes have, or with too little memory."""
-    pool, gpus, nodes = columns.pool, columns.gpus, columns.nodes
-    spread_wrong = (nodes > sizes.nodes[pool]) | (gpus > sizes.most_gpus(pool, nodes))
-    needs, has = gpu_memory(instance, kinds, columns)
-    reasons = (gpus > sizes.gpus[pool], spread_wrong, needs > has * (1 + ROUNDING))
-    drops = (Drop.TOO_MANY_GPUS, Drop.TOO_MANY_NODES, Drop.OUT_OF_MEMORY)
-    columns.drop[:] = np.where((pool >= 0) & (gpus > 0), np.select(reasons, drops, Drop.KEPT), Drop.KEPT)
+def drop_unfit(columns: KindColumns, instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindColumns:
+    """Drop columns with more GPUs than their pool has, or than so many of its nodes have, or with too little memory.
+
+    What was dropped before is looked at anew.
+    """
+    ways = columns.ways
+    on_gpus = (ways.pool >= 0) & (ways.gpus > 0)
+    spread_wrong = (ways.nodes > sizes.nodes[ways.pool]) | (ways.gpus > sizes.most_gpus(ways.pool, ways.nodes))
+    reasons = (on_gpus & (ways.gpus > sizes.gpus[ways.pool]), on_gpus & spread_wrong)
+    drop = np.select(reasons, (Drop.TOO_MANY_GPUS, Drop.TOO_MANY_NODES), Drop.KEPT).astype(np.uint8)[columns.way]
+    if any(workload.gpu_memory for workload in instance.workloads):
+        needs, has = gpu_memory(instance, kinds, columns)
+        drop[(drop == Drop.KEPT) & on_gpus[columns.way] & (needs > has * (1 + ROUNDING))] = Drop.OUT_OF_MEMORY
+    return replace(columns, drop=drop)
 
 
 def gpu_memory(instance: Instance, kinds: Kinds, columns: KindColumns) -> tuple[FloatArray, FloatArray]:
@@ -112,6 +163,8 @@ def gpu_memory(instance: Instance, kinds: Kinds, columns: KindColumns) -> tuple[
 def option_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindColumns:
     """One column per explicit option of each kind; its rate is stated, or follows from its duration, or is 0."""
     options = instance.options
+    if not len(options):
+        return KindColumns.none()
     rows = np.flatnonzero(kinds.options >= 0)
     start, stop = options.indptr[kinds.options[rows]], options.indptr[kinds.options[rows] + 1]
     option = ranges(start, stop - start)
@@ -138,7 +191,7 @@ def option_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
         kind, pool, gpus, nodes, share=options.share[option], option=option, rate=rate, duration=duration,
         value=options.value[option], cost=options.cost[option],
     )  # fmt: skip
-    drop_unfit(columns, instance, kinds, sizes)
+    columns = drop_unfit(columns, instance, kinds, sizes)
     columns.drop[(columns.drop == Drop.KEPT) & stated & (rate == 0)] = Drop.ZERO_RATE
     return columns
 
@@ -151,6 +204,8 @@ def pair_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes, later_nodes
     Both jobs hold the same GPUs, so both must be able to run on that count. Two jobs of one workload (or kind) cannot
     be told apart, so each gets the mean of the entry's two rates. A kind of one job is not paired with itself.
     """
+    if not instance.colocation:
+        return KindColumns.none()
     entries = sorted(instance.colocation, key=lambda entry: entry.nodes == ANY_SPREAD)
     by_job = [entry for entry in entries if entry.jobs is not None]
     by_workload = [entry for entry in entries if entry.workloads is not None]
@@ -195,8 +250,8 @@ def pair_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes, later_nodes
     columns = KindColumns.make(
         first, pool, gpus, nodes, partner=second, rate=rates[:, 0], partner_rate=rates[:, 1]
     ).take(np.flatnonzero(allowed))
-    drop_unfit(columns, instance, kinds, sizes)
-    drop_roomless(columns, instance, kinds, later_nodes)
+    columns = drop_unfit(columns, instance, kinds, sizes)
+    columns = drop_roomless(columns, instance, kinds, later_nodes)
     columns.drop[(columns.drop == Drop.KEPT) & (columns.rate == 0) & (columns.partner_rate == 0)] = Drop.ZERO_RATE
     return columns
 

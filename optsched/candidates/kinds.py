@@ -9,7 +9,18 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import BoolArray, IntArray, find_sorted, group_rows, ranges
+from optsched.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    constant,
+    find_sorted,
+    group_rows,
+    joined,
+    looked_up,
+    ranges,
+    taken,
+)
 from optsched.instance import Instance
 from optsched.instance.tables import OptionTable
 from optsched.performance import JobBatch
@@ -80,6 +91,8 @@ class Kinds:
     @cached_property
     def gang(self) -> IntArray:
         """Smallest GPU count of each kind."""
+        if not self.level_lists:
+            return self.gpus_min
         lowest = np.array([*(counts[0] for counts in self.level_lists), 0], np.int64)
         return np.maximum(self.gpus_min, lowest[self.levels])
 
@@ -99,15 +112,16 @@ class Kinds:
         ``complete``. The smallest is always there, so that a job that can't run shows up with its reason.
         """
         plain = np.flatnonzero((self.options < 0) & (self.law < 0) & (self.levels < 0))
-        low = self.gpus_min[plain]
-        high = np.maximum(np.minimum(self.gpus_max[plain], limit), low)
-        by_table = self.own[plain] | complete
-        row, count = listed.listed_counts(self.profile[plain], low, np.where(by_table, high, low))
+        rows = None if len(plain) == len(self) else plain
+        low = taken(self.gpus_min, rows)
+        high = np.maximum(np.minimum(taken(self.gpus_max, rows), limit), low)
+        by_table = taken(self.own, rows) | complete
+        row, count = listed.listed_counts(taken(self.profile, rows), low, np.where(by_table, high, low))
         length = np.where(by_table, 0, high - low)
         leveled, level_count = self._level_counts()
         return (
-            np.concatenate([plain, plain[row], np.repeat(plain, length), leveled]),
-            np.concatenate([low, count, ranges(low + 1, length), level_count]),
+            joined([plain, plain[row], np.repeat(plain, length), leveled]),
+            joined([low, count, ranges(low + 1, length), level_count]),
         )
 
     def _level_counts(self) -> tuple[IntArray, IntArray]:
@@ -139,38 +153,45 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
 
     workload_rates = np.array([*(workload.rates for workload in instance.workloads), -1], np.int64)
     own = table.rates >= 0
-    profile = np.where(own, table.rates, workload_rates[table.workload])
-    named = np.full(len(table), -1, np.int64)
-    rows = [job for entry in instance.colocation if entry.jobs is not None for job in entry.jobs]
-    named[rows] = rows
+    profile = table.rates if own.all() else np.where(own, table.rates, looked_up(workload_rates, table.workload))
+    named: IntArray = constant(-1, len(table), np.int64)
+    stated = [job for entry in instance.colocation if entry.jobs is not None for job in entry.jobs]
+    if stated:
+        named = np.array(named)
+        named[stated] = stated
     laws = read_parameter_servers(instance)
-    of_workload = np.full(len(instance.workloads) + 1, -1, np.int64)
-    of_workload[laws.workload] = np.arange(len(laws))
-    law = np.where(own | (table.options >= 0), -1, of_workload[table.workload])
-    timed = _rates_from_durations(instance.options)[table.options] | (law >= 0)
-    steps = np.where(timed, table.steps, 0.0)
+    law: IntArray = constant(-1, len(table), np.int64)
+    if len(laws):
+        of_workload = np.full(len(instance.workloads) + 1, -1, np.int64)
+        of_workload[laws.workload] = np.arange(len(laws))
+        law = np.where(own | (table.options >= 0), -1, looked_up(of_workload, table.workload))
+    steps: FloatArray = constant(0.0, len(table), np.float64)
+    if len(instance.options) or len(laws):
+        timed = looked_up(_rates_from_durations(instance.options), table.options) | (law >= 0)
+        steps = np.where(timed, table.steps, 0.0)
     decisive = [
         profile, own, table.workload, table.gpus_min, table.gpus_max, table.levels, table.options, steps, named,
     ]  # fmt: skip
     if len(present) < len(table):
-        decisive = [column[present] for column in decisive]
+        decisive = [taken(column, present) for column in decisive]
     groups = group_rows(decisive, len(present))
-
-    of_job = np.full(len(table), -1, np.int64)
-    of_job[present] = groups.inverse
-    first = present[groups.first]
+    first, of_job = groups.first, groups.inverse
+    if len(present) < len(table):
+        first, of_job = present[first], np.full(len(table), -1, np.int64)
+        of_job[present] = groups.inverse
+    rows = None if len(first) == len(table) else first
     return Kinds(
         of_job=of_job,
         absence=absence,
         first=first,
-        workload=table.workload[first],
-        profile=profile[first],
-        own=own[first],
-        gpus_min=table.gpus_min[first],
-        gpus_max=table.gpus_max[first],
-        levels=table.levels[first],
-        options=table.options[first],
-        law=law[first],
+        workload=taken(table.workload, rows),
+        profile=taken(profile, rows),
+        own=taken(own, rows),
+        gpus_min=taken(table.gpus_min, rows),
+        gpus_max=taken(table.gpus_max, rows),
+        levels=taken(table.levels, rows),
+        options=taken(table.options, rows),
+        law=taken(law, rows),
         level_lists=table.level_lists,
         laws=laws,
     )

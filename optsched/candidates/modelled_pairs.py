@@ -43,7 +43,7 @@ def modelled_pairs(
     """
     pairs = colocating(model)
     if pairs is None:
-        return alone.take(np.zeros(0, np.int64))
+        return KindColumns.none()
     first, second = _pairs(kinds, alone)
     configuration = group_rows((alone.pool, alone.gpus, alone.nodes), len(alone))
     way = configuration.first
@@ -66,9 +66,8 @@ def modelled_pairs(
         log_sd=np.hypot(np.maximum(alone.log_sd[a], alone.log_sd[b]), said.log_sd[use]),
         source=np.maximum(np.maximum(alone.source[a], alone.source[b]), said.source[use]),
     )  # fmt: skip
-    drop_unfit(columns, instance, kinds, sizes)
-    drop_roomless(columns, instance, kinds, later_nodes)
-    return columns
+    columns = drop_unfit(columns, instance, kinds, sizes)
+    return drop_roomless(columns, instance, kinds, later_nodes)
 
 
 def _pairs(kinds: Kinds, alone: KindColumns) -> tuple[IntArray, IntArray]:

@@ -14,6 +14,7 @@ from optsched.candidates.needs import column_needs
 from optsched.candidates.servers import server_needs
 from optsched.instance import Instance
 from optsched.instance.cluster import PER_NODE
+from optsched.matrices import one_per_column
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,16 @@ def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tup
     parameter-server law that names it.
     """
     pools, now = instance.cluster.pools, instance.now
-    on_pool = np.flatnonzero((columns.pool >= 0) & (columns.gpus > 0))
+    ways = columns.ways
+    holds = (ways.pool >= 0) & (ways.gpus > 0)
+    of_way = ways.gpus * ways.share
+    needs, of_servers = column_needs(instance, kinds, columns), server_needs(kinds, columns)
     names = [pool.name for pool in pools]
     capacity = [float(pool.capacity(now)) for pool in pools]
     renewable = [True] * len(pools)
-    rows = [columns.pool[on_pool]]
-    cols = [on_pool]
-    amounts = [columns.gpus[on_pool] * columns.share[on_pool]]
+    rows: list[IntArray] = []
+    cols: list[IntArray] = []
+    amounts: list[FloatArray] = []
 
     def add(name: str, limit: float, kind: str, here: IntArray, amount: FloatArray) -> None:
         rows.append(np.full(len(here), len(names), np.int64))
@@ -64,8 +68,6 @@ def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tup
         capacity.append(limit)
         renewable.append(kind == "renewable")
 
-    needs = column_needs(instance, kinds, columns)
-    of_servers = server_needs(kinds, columns)
     nothing = (np.zeros(0, np.int64), np.zeros(0))
     for name, node_field in PER_NODE.items():
         here, amount = needs.get(name, nothing)
@@ -87,9 +89,15 @@ def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tup
         theirs, their_amount = of_servers.get(resource.name, nothing)
         here, amount = np.concatenate([here, theirs]), np.concatenate([amount, their_amount])
         add(resource.name, resource.capacity, resource.kind, here, amount)
-    usage = sp.csr_matrix(
-        (np.concatenate(amounts), (np.concatenate(rows), np.concatenate(cols))), shape=(len(names), len(columns))
-    )
+    shape = (len(names), len(columns))
+    if holds.all() and not any(map(len, rows)):  # every column holds GPUs, and nothing else
+        whole = one_per_column(ways.pool, of_way, columns.way, len(names))
+    else:
+        on_pool = np.flatnonzero(holds[columns.way])
+        rows.insert(0, columns.pool[on_pool])
+        cols.insert(0, on_pool)
+        amounts.insert(0, of_way[columns.way[on_pool]])
+        whole = sp.csr_matrix((np.concatenate(amounts), (np.concatenate(rows), np.concatenate(cols))), shape=shape)
     pool_of_row = np.full(len(names), -1, np.int64)
     pool_of_row[: len(pools)] = np.arange(len(pools))
-    return Resources(tuple(names), np.array(capacity), np.array(renewable), pool_of_row), usage
+    return Resources(tuple(names), np.array(capacity), np.array(renewable), pool_of_row), whole

@@ -16,7 +16,7 @@ will; consumable resources, which fractions of time do stretch; and resources of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,15 +57,17 @@ class Room:
     amount: FloatArray
 
 
-def drop_roomless(columns: KindColumns, instance: Instance, kinds: Kinds, later_nodes: bool) -> None:
-    """Mark generated columns, each with a pool, whose demand no nodes or resources can meet."""
+def drop_roomless(columns: KindColumns, instance: Instance, kinds: Kinds, later_nodes: bool) -> KindColumns:
+    """Drop generated columns, each with a pool, whose demand no nodes or resources can meet."""
     if not any(workload.demand for workload in instance.workloads):
-        return
+        return columns
     kept = np.flatnonzero(columns.drop == Drop.KEPT)
     some = columns.take(kept)
     room = find_room(some, instance, kinds, later_nodes)
     reasons = (room.hosted < some.gpus, room.over >= 0)
-    columns.drop[kept] = np.select(reasons, (Drop.NO_ROOM, Drop.OVER_CAPACITY), Drop.KEPT)
+    drop = np.array(columns.drop)
+    drop[kept] = np.select(reasons, (Drop.NO_ROOM, Drop.OVER_CAPACITY), Drop.KEPT)
+    return replace(columns, drop=drop)
 
 
 def find_room(columns: KindColumns, instance: Instance, kinds: Kinds, later_nodes: bool) -> Room:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.arrays import FloatArray, IntArray, constant, ranges
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.generate import drop_unfit
 from optsched.candidates.kinds import Kinds
@@ -28,6 +28,8 @@ def server_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
         If all kinds together have more pairs than memory holds.
     """
     laws = kinds.laws
+    if not len(laws):
+        return KindColumns.none()
     rows = np.flatnonzero(kinds.law >= 0)
     counts = laws.count_pairs()
     length = counts[kinds.law[rows]] if len(rows) else np.zeros(0, np.int64)
@@ -48,10 +50,9 @@ def server_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
     pool, gpus = _gpus(kinds, law, w, p)
     columns = KindColumns.make(
         kind, pool, gpus, sizes.fewest_nodes(pool, gpus), workers=w, servers=p, rate=1.0 / t, duration=tau,
-        value=laws.utility(law, tau),
+        value=laws.utility(law, tau), source=constant(Source.PARAMETRIC, len(kind), np.uint8),
     )  # fmt: skip
-    columns.source[:] = Source.PARAMETRIC
-    drop_unfit(columns, instance, kinds, sizes)
+    columns = drop_unfit(columns, instance, kinds, sizes)
     columns.drop[len(pair) :] = Drop.OVER_LIMIT
     return columns
 
@@ -71,6 +72,8 @@ def _gpus(kinds: Kinds, law: IntArray, w: IntArray, p: IntArray) -> tuple[IntArr
 def server_needs(kinds: Kinds, columns: KindColumns) -> dict[str, tuple[IntArray, FloatArray]]:
     """Columns that hold each resource for workers and servers, and how much: O w + G p; GPUs are not told again."""
     laws = kinds.laws
+    if not len(laws):
+        return {}
     here = np.flatnonzero(columns.workers > 0)
     law, w, p = kinds.law[columns.kind[here]], columns.workers[here], columns.servers[here]
     needs = {}

@@ -207,10 +207,12 @@ def check_jobs(table: JobTable, rates: RateTable, path: str = "jobs") -> None:
     )
     check_deadlines(table, path)
     plain = np.zeros(len(rates) + 1, bool)  # the last one stands for "no rates of its own", row -1
-    plain[rates.profile[rates.gpus == OWN_GANG]] = True
+    elastic = table.gpus_min < table.gpus_max
+    if elastic.any():
+        plain[rates.profile[rates.gpus == OWN_GANG]] = True
     refuse_first(
         table,
-        plain[table.rates] & (table.gpus_min < table.gpus_max),
+        plain[table.rates] & elastic,
         "throughput",
         lambda row: "a plain number in an elastic job",
         'rates by GPU count such as {"1": 9}',

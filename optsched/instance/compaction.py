@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, hash_lists, ranges
+from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, hash_lists, is_range, joined, ranges
 from optsched.instance.instance import Workload
 from optsched.instance.tables import OptionTable, RateTable
 
@@ -60,9 +60,11 @@ def compact_rates(
         Which profile stands for each of several that are equal (`equal_profiles`); without it they stay apart.
     """
     of_workload = np.array([workload.rates for workload in workloads], np.int64)
-    index = np.concatenate([of_workload, of_job])
+    index = joined([of_workload, of_job])
     if same is not None:
         index = np.append(same, -1)[index]
+    if is_range(index, len(rates)):
+        return rates, workloads, index[len(workloads) :]
     index, old = first_use(index)
     changed = np.flatnonzero(index[: len(workloads)] != of_workload).tolist()
     if changed:
@@ -114,6 +116,8 @@ def _equal_lists(indptr: IntArray, columns: Sequence[AnyArray], telling: FloatAr
     at: there are few of these where a few lists join very many.
     """
     same = np.arange(len(indptr) - 1)
+    if split in (0, len(same)):
+        return same
     first = np.append(telling, np.nan)[np.where(np.diff(indptr) > 0, indptr[:-1], -1)]
     some = np.concatenate([_among(first[:split], first[split:]), _among(first[split:], first[:split])])
     if some.any():
@@ -195,6 +199,8 @@ def compact_options(
 
 def compact_levels(lists: Sequence[tuple[int, ...]], of_job: IntArray) -> tuple[tuple[tuple[int, ...], ...], IntArray]:
     """Level lists in order of first use by the jobs; equal ones are kept once."""
+    if not lists:
+        return (), of_job
     seen: dict[tuple[int, ...], int] = {}
     same = [seen.setdefault(levels, row) for row, levels in enumerate(lists)]
     index, old = first_use(np.array([*same, -1], np.int64)[of_job])

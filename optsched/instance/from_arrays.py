@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optsched.arrays import AnyArray, BoolArray, IntArray, group_rows
+from optsched.arrays import AnyArray, BoolArray, IntArray, constant, group_rows, looked_up
 from optsched.errors import InvalidInput
 from optsched.instance.build import Header, build_header
 from optsched.instance.cluster import Cluster
@@ -95,7 +95,7 @@ def instance_from_arrays(
     )
     given = {
         "workload": -1 if workload is None else workload, "rates": -1, "options": -1, "levels": -1, "gpus_min": gpus,
-        "gpus_max": gpus, "steps": steps, "steps_done": steps_done, "weight": weight,
+        "steps": steps, "steps_done": steps_done, "weight": weight,
         "arrival": min(0.0, header.document.now) if arrival is None else arrival, "deadline": deadline,
         "soft_deadline": soft_deadline, "tenant": -1 if tenant is None else tenant, "preemptible": preemptible,
         "restart_cost": restart_cost, "isolated_time": isolated_time,
@@ -105,6 +105,7 @@ def instance_from_arrays(
     names = None if ids is None else _ids(ids)
     count = _job_count(values, matrix, names)
     arrays = {field: as_column(array_name(field), value, ARRAY_FIELDS[field], count) for field, value in values.items()}
+    arrays["gpus_max"] = arrays["gpus_min"]  # gangs
     rates = None
     if matrix is not None:
         rates, arrays["rates"] = _profiles(matrix, count, header.cluster)
@@ -148,25 +149,27 @@ def _profiles(matrix: AnyArray, count: int, cluster: Cluster) -> tuple[RateTable
     if matrix.shape[1] != len(pools):
         raise InvalidInput("throughput", f"{matrix.shape[1]} columns", f"one per pool, {len(pools)}")
     matrix = np.asarray(matrix, np.float64)
-    wrong = ~((matrix == 0) | ((matrix >= SMALLEST) & (matrix <= LARGEST)))
-    if wrong.any():
-        row, pool = np.argwhere(wrong)[0]
+    in_range = (matrix >= SMALLEST) & (matrix <= LARGEST)
+    in_range |= matrix == 0
+    if not in_range.all():
+        row, pool = np.argwhere(~in_range)[0]
         expected = "a finite rate in steps/s, at least 0"
         if np.isfinite(matrix[row, pool]) and matrix[row, pool] > 0:
             expected = f"0, or a rate in steps/s from {SMALLEST:g} to {LARGEST:g}"
         raise InvalidInput(f"throughput[{row}, {pool}]", f"{matrix[row, pool]:g}", expected)
     groups = group_rows([matrix[:, pool] for pool in range(matrix.shape[1])], count)
-    distinct = matrix[groups.first]
+    distinct = matrix if len(groups) == count else matrix[groups.first]
     # A zero is left out, but not where the rate of the pool's GPU type, given as another pool's, would step in for it.
     hides = np.array([pool.gpu != pool.name and pool.gpu in cluster.pool_index for pool in pools])
-    profile, pool = np.nonzero((distinct > 0) | hides)
-    zeros = np.zeros(len(profile), np.int64)
+    listed = (distinct > 0) | hides
+    rate = distinct[listed]
+    nothing = constant(0, len(rate), np.int64)
     rates = RateTable(
-        indptr=np.searchsorted(profile, np.arange(len(distinct) + 1)).astype(np.int64),
-        place=pool.astype(np.int64),
-        gpus=zeros,
-        nodes=zeros,
-        rate=distinct[profile, pool],
+        indptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(np.count_nonzero(listed, axis=1))]),
+        place=np.broadcast_to(np.arange(len(pools), dtype=np.int64), listed.shape)[listed],
+        gpus=nothing,
+        nodes=nothing,
+        rate=rate,
         places=tuple(pool.name for pool in pools),
     )
     return rates, groups.inverse
@@ -209,7 +212,9 @@ def assemble(
     table, _, job_rates = _numbered(own, rates, header.workloads, arrays["rates"])
     level_lists, levels = compact_levels(level_lists, arrays["levels"])
     interner = OptionInterner(header.cluster)
-    options = np.full(count, -1, np.int64)
+    options: IntArray = constant(-1, count, np.int64)
+    if rare:
+        options = np.array(options)
     running, after = {}, {}
     for row, document in sorted((rare or {}).items()):
         if document.options is not None:
@@ -222,13 +227,15 @@ def assemble(
     if bare.any():
         row = int(np.flatnonzero(bare)[0])
         raise InvalidInput(f"jobs[{row}]", "no workload, throughput or options", "one of them")
-    label = np.array([*(workload.label for workload in header.workloads), False])[arrays["workload"]]
+    labels = np.array([*(workload.label for workload in header.workloads), False])
+    label = looked_up(labels, arrays["workload"])
     _refuse_bare(label & (job_rates < 0) & (options < 0), header.workloads, arrays["workload"], where)
+    soft = arrays["soft_deadline"].any()
     own_columns: dict[str, AnyArray] = {
         "rates": job_rates,
         "options": options,
         "levels": levels,
-        "soft_deadline": arrays["soft_deadline"] & np.isfinite(arrays["deadline"]),
+        "soft_deadline": arrays["soft_deadline"] & np.isfinite(arrays["deadline"]) if soft else arrays["soft_deadline"],
     }
     predecessors, awaits = resolve_predecessors(after, names)
     jobs = JobTable(
@@ -258,7 +265,10 @@ def _numbered(
     if rates is None:
         return compact_rates(own, workloads, of_job)
     both = join_profiles(own, rates)
-    return compact_rates(both, workloads, of_job + np.where(of_job >= 0, len(own), 0), equal_profiles(both, len(own)))
+    if len(own) == 0:
+        return compact_rates(both, workloads, of_job)
+    of_job = of_job + np.where(of_job >= 0, len(own), 0)
+    return compact_rates(both, workloads, of_job, equal_profiles(both, len(own)))
 
 
 def _check_levels(arrays: Mapping[str, AnyArray], level_lists: Sequence[tuple[int, ...]]) -> None:
@@ -295,8 +305,8 @@ def _check_rate_table(table: RateTable, header: Header) -> None:
         and (table.nodes <= table.gpus).all()
     ):
         raise InvalidInput("rates", "an entry out of range", "finite rates, at least 0, of counts that can be")
-    if (np.diff(table.profile * len(table.places) + table.place) > 0).all():
-        return  # one entry per profile and place, in order: nothing stands twice, without any sorting
+    if table.one_by_one:
+        return  # nothing stands twice
     place = group_rows([table.profile, table.place], entries)
     count = group_rows([table.profile, table.place, table.gpus], entries)
     spread = group_rows([table.profile, table.place, table.gpus, table.nodes], entries)

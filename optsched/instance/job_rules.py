@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import AnyArray, BoolArray
+from optsched.arrays import AnyArray, BoolArray, constant, is_constant
 from optsched.errors import InvalidInput
 from optsched.instance.documents import LARGEST, SMALLEST, is_unicode
 from optsched.instance.reading import show
@@ -36,7 +36,10 @@ def as_array(name: str, value: Any) -> AnyArray:
 
 
 def as_column(name: str, array: AnyArray, kind: str, count: int | None) -> AnyArray:
-    """A new array of the kind's type and of shape (count,), or any length for None; one number stands for all rows."""
+    """A new array of the kind's type and of shape (count,), or any length for None; one number stands for all rows.
+
+    That of one number is `constant`, and cannot be written to.
+    """
     words = {"i": "whole numbers", "f": "numbers", "b": "true or false"}[kind]
     if array.dtype.kind not in {"i": "iu", "f": "iuf", "b": "b"}[kind] and array.size:
         raise InvalidInput(name, f"an array of {array.dtype}", words)
@@ -49,8 +52,10 @@ def as_column(name: str, array: AnyArray, kind: str, count: int | None) -> AnyAr
     with np.errstate(over="ignore"):  # a long double above the largest float becomes inf, refused later
         column: AnyArray = array.astype(DTYPES[kind])  # a copy: the caller's array stays the caller's
     if kind == "f":
-        column = column + 0.0  # turns -0.0 into 0.0
-    return column if count is None else np.ascontiguousarray(np.broadcast_to(column, (count,)))
+        column += 0.0  # turns -0.0 into 0.0
+    if count is None or column.ndim == 1:
+        return column
+    return constant(column, count, DTYPES[kind])
 
 
 def check_names(names: JobNames) -> None:
@@ -94,6 +99,8 @@ def check_arrays(
             row = int(rows[0])
             raise InvalidInput(where(row, field), f"{arrays[field][row]} (job {show(names[row])})", expected)
 
+    # What is the same in all rows is looked at once: if it is wrong, the first row is the first wrong one.
+    arrays = {field: array[:1] if is_constant(array) else array for field, array in arrays.items()}
     for field in among(FINITE):
         refuse(field, ~np.isfinite(arrays[field]), "a finite number")
     for field in among(AT_LEAST_0):

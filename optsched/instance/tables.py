@@ -49,6 +49,14 @@ class RateTable:
         """Owner of each entry, shape (E,)."""
         return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.indptr))
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether every profile has its places in order and each of them once."""
+        rises = self.place[1:] > self.place[:-1]
+        begin = self.indptr[1:-1]
+        rises[begin[(begin > 0) & (begin < len(self.place))] - 1] = True
+        return bool(rises.all())
+
     def document(self, profile: int) -> dict[str, Any]:
         """The profile as it stands in an instance file."""
         result: dict[str, Any] = {}

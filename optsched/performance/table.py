@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import IntArray, find_sorted, ranges
+from optsched.arrays import BoolArray, IntArray, blocks, constant, is_range, ranges
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import key, show
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG, RateTable
 from optsched.performance.configurations import Configurations
+from optsched.performance.levels import STRIDE, Level, Places
 from optsched.performance.protocol import Edges, Feasibility, JobBatch, Observations, Prediction, Source, expand_edges
 from optsched.performance.sizes import PoolSizes
-
-STRIDE = 2**32
-"""More than any count of GPUs or nodes. Keys are (position in the level above) x `STRIDE` + count: no overflow."""
 
 
 class TableModel:
@@ -39,20 +37,33 @@ class TableModel:
         self.version = 0
         self.sizes = PoolSizes.of(instance, later_nodes)
         pools = instance.cluster.pools
+        self._made_of = (rates, instance.cluster, instance.now, later_nodes)
         rows = {place: row for row, place in enumerate(rates.places)}
         self._pool_place = np.array([rows.get(pool.name, -1) for pool in pools], np.int64)
         self._type_place = np.array([rows.get(pool.gpu, -1) for pool in pools], np.int64)
-        self._places = len(rates.places)
-        profile = rates.profile
-        # Sorted keys, level by level: (profile, place), then its GPU counts, then the nodes spanned of each.
-        self._place_keys, owner = np.unique(profile * self._places + rates.place, return_inverse=True)
-        self._count_keys, owner = np.unique(owner * STRIDE + rates.gpus, return_inverse=True)
-        spread_keys = owner * STRIDE + rates.nodes
-        order = np.argsort(spread_keys)
-        self._spread_keys, self._rate = spread_keys[order], rates.rate[order]
-        self._has_spreads = bool((rates.nodes != ANY_SPREAD).any())
+        # Level by level: (profile, place), then its GPU counts, then the nodes spanned of each.
+        self._at, owner = Places.of(rates)
+        self._counts, owner = Level.of(owner, rates.gpus)
+        self._spreads, entry = Level.of(owner, rates.nodes)
+        if is_range(entry, len(entry)):
+            self._rate = rates.rate
+        else:
+            self._rate = np.empty(len(entry))
+            self._rate[entry] = rates.rate
+        self.has_spreads = bool((rates.nodes != ANY_SPREAD).any())
+        self._profile_counts = np.zeros(0, np.int64)
         counted = rates.gpus != OWN_GANG
-        self._profile_counts = np.unique(profile[counted] * STRIDE + rates.gpus[counted])
+        if counted.any():
+            self._profile_counts = np.unique(rates.profile[counted] * STRIDE + rates.gpus[counted])
+
+    @classmethod
+    def again(cls, model: object, instance: Instance, later_nodes: bool) -> TableModel:
+        """The model of the instance's own rates: the one given, if it is one."""
+        if type(model) is cls:
+            rates, cluster, now, later = model._made_of  # noqa: SLF001
+            if rates is instance.rates and cluster is instance.cluster and (now, later) == (instance.now, later_nodes):
+                return model
+        return cls(instance.rates, instance, later_nodes)
 
     @classmethod
     def from_instance(cls, instance: Instance, options: Mapping[str, Any]) -> TableModel:
@@ -73,42 +84,39 @@ class TableModel:
     def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
         """Look up the rates; see the class."""
         job, configuration, shape = expand_edges(jobs, configurations, edges)
-        pool, gpus, nodes = (
-            column[configuration] for column in (configurations.pool, configurations.gpus, configurations.nodes)
-        )
-        entry = self._find(jobs, job, pool, gpus, nodes)
-        found = entry >= 0
+        fewest = configurations.nodes == self.fewest_nodes(configurations.pool, configurations.gpus)
         rate = np.zeros(len(job))
-        rate[found] = self._rate[entry[found]]
         feasible = np.full(len(job), Feasibility.NO_RATE, np.uint8)
-        feasible[found] = np.where(rate[found] > 0, Feasibility.OK, Feasibility.ZERO_RATE)
+        for part in blocks(len(job)):
+            entry = self._find(jobs, configurations, fewest, job[part], configuration[part])
+            found = entry >= 0
+            rate[part][found] = self._rate[entry[found]]
+            feasible[part][found] = np.where(rate[part][found] > 0, Feasibility.OK, Feasibility.ZERO_RATE)
         return Prediction(
             rate=rate.reshape(shape),
-            log_sd=np.zeros(shape),
+            log_sd=constant(0.0, len(job), np.float64).reshape(shape),
             feasible=feasible.reshape(shape),
-            source=np.full(shape, Source.MEASURED, np.uint8),
+            source=constant(Source.MEASURED, len(job), np.uint8).reshape(shape),
         )
 
-    def _find(self, jobs: JobBatch, job: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray) -> IntArray:
-        """Entry for each (job, pool, gpus, nodes), in the order of the sorted keys, or -1."""
+    def _find(self, jobs: JobBatch, ways: Configurations, fewest: BoolArray, job: IntArray, way: IntArray) -> IntArray:
+        """Entry for each (job, way to run), or -1; some ways span as few nodes as they can."""
+        pool, gpus, nodes, fewest = ways.pool[way], ways.gpus[way], ways.nodes[way], fewest[way]
         place = self._find_place(jobs.profile[job], pool)
         place = np.where((gpus > 0) & (nodes > 0), place, -1)  # 0 is a mark in the table: OWN_GANG, ANY_SPREAD
-        count = _find_below(self._count_keys, place, gpus)
-        fewest = nodes == self.fewest_nodes(pool, gpus)
-        entry = _find_below(self._spread_keys, count, nodes)
-        entry = np.where((entry < 0) & fewest, _find_below(self._spread_keys, count, ANY_SPREAD), entry)
-        plain_count = np.where(jobs.own, jobs.gang, 1)[job]
-        plain = _find_below(self._spread_keys, _find_below(self._count_keys, place, OWN_GANG), ANY_SPREAD)
+        count = self._counts.find(place, gpus)
+        entry = self._spreads.find(count, nodes)
+        entry = np.where((entry < 0) & fewest, self._spreads.find(count, ANY_SPREAD), entry)
+        plain_count = np.where(jobs.own[job], jobs.gang[job], 1)
+        plain = self._spreads.find(self._counts.find(place, OWN_GANG), ANY_SPREAD)
         return np.where((entry < 0) & fewest & (gpus == plain_count), plain, entry)
 
     def _find_place(self, profile: IntArray, pool: IntArray) -> IntArray:
         """Position of the (profile, place) that speaks for a profile in a pool: the pool's, else its GPU type's."""
-        by_pool, by_type = (self._find_in(profile, place[pool]) for place in (self._pool_place, self._type_place))
-        return np.where(pool < 0, -1, np.where(by_pool >= 0, by_pool, by_type))
-
-    def _find_in(self, profile: IntArray, place: IntArray) -> IntArray:
-        position = find_sorted(self._place_keys, profile * self._places + place)
-        return np.where((profile >= 0) & (place >= 0), position, -1)
+        found = self._at.find(profile, self._pool_place[pool])
+        if (self._type_place != self._pool_place).any():
+            found = np.where(found >= 0, found, self._at.find(profile, self._type_place[pool]))
+        return np.where(pool < 0, -1, found)
 
     def fewest_nodes(self, pool: IntArray, gpus: IntArray) -> IntArray:
         """Fewest nodes that hold so many GPUs; one more than the pool has where they don't fit."""
@@ -116,6 +124,8 @@ class TableModel:
 
     def listed_counts(self, profile: IntArray, low: IntArray, high: IntArray) -> tuple[IntArray, IntArray]:
         """GPU counts in (low, high] that the profiles list for any place: (rows of the profiles given, counts)."""
+        if not len(self._profile_counts):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
         first = np.searchsorted(self._profile_counts, profile * STRIDE + low, "right")
         length = np.searchsorted(self._profile_counts, profile * STRIDE + high, "right") - first
         rows = np.repeat(np.arange(len(profile), dtype=np.int64), length)
@@ -125,20 +135,18 @@ class TableModel:
         self, jobs: JobBatch, job: IntArray, pool: IntArray, gpus: IntArray
     ) -> tuple[IntArray, IntArray]:
         """Spreads that the table lists by nodes spanned: (rows of the edges given, nodes spanned)."""
-        if not self._has_spreads:
+        if not self.has_spreads:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        count = _find_below(self._count_keys, self._find_place(jobs.profile[job], pool), gpus)
-        first = np.searchsorted(self._spread_keys, count * STRIDE + ANY_SPREAD, "right")
-        length = np.searchsorted(self._spread_keys, (count + 1) * STRIDE) - first
-        rows = np.repeat(np.arange(len(job), dtype=np.int64), length)
-        return rows, self._spread_keys[ranges(first, length)] % STRIDE
+        return self._spreads.above(self._counts.find(self._find_place(jobs.profile[job], pool), gpus), ANY_SPREAD)
 
     def _refuse_plain_numbers(self, instance: Instance) -> None:
         """A plain number of a workload is its rate on 1 GPU: refused where a larger gang would have to use it."""
         table, pools = instance.jobs_table, len(instance.cluster.pools)
         profiles = np.array([*(workload.rates for workload in instance.workloads), -1], np.int64)
         place = self._find_place(np.repeat(profiles, pools), np.tile(np.arange(pools), len(profiles)))
-        plain = np.reshape(_find_below(self._count_keys, place, OWN_GANG) >= 0, (-1, pools))
+        plain = np.reshape(self._counts.find(place, OWN_GANG) >= 0, (-1, pools))
+        if not plain.any():
+            return
         lowest = np.array([*(counts[0] for counts in table.level_lists), 0], np.int64)[table.levels]
         smallest = np.maximum(table.gpus_min, lowest)
         from_workload = (table.rates < 0) & (table.options < 0)
@@ -156,8 +164,3 @@ class TableModel:
             f"for {gang} GPUs",
             f'rates by GPU count such as {{"1": {document[where]:g}, "{gang}": ...}}',
         )
-
-
-def _find_below(keys: IntArray, above: IntArray, count: IntArray | int) -> IntArray:
-    """Position of the key of a count below each position of the level above; -1 where there is none."""
-    return np.where(above >= 0, find_sorted(keys, above * STRIDE + count), -1)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, is_range, looked_up
 from optsched.errors import UsageError
+from optsched.matrices import largest_of_rows
 from optsched.program.arrays import LinearArrays
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.linear import LinearProgram, Variables
@@ -75,12 +76,10 @@ class AllocationProgram:
     @cached_property
     def highest_level(self) -> FloatArray:
         """What each job could reach if it had the cluster to itself: its best column all the time, shape (K,)."""
-        C = self.classes
-        entries = self.levels.tocoo()
-        members = np.where(C.class_a == C.class_b, 2.0, 1.0)[entries.col]
-        highest = np.zeros(len(C))
-        np.maximum.at(highest, entries.row, entries.data / members)
-        return highest
+        C, data = self.classes, self.levels.data
+        if not C.alone.all():
+            data = data / np.where(C.class_a == C.class_b, 2.0, 1.0)[self.levels.indices]
+        return largest_of_rows(self.levels.indptr, data)
 
     @cached_property
     def gain(self) -> FloatArray:
@@ -119,7 +118,7 @@ class AllocationProgram:
     @property
     def limit(self) -> FloatArray:
         """Most that x can be by the time rows, and 0 in barred columns; shape (N,)."""
-        return np.where(self.barred, 0.0, self.classes.limit)
+        return np.where(self.barred, 0.0, self.classes.limit) if self.side else self.classes.limit
 
     def to_linear(self) -> LinearProgram:
         """Lower to a linear program (exact for minima, linear totals and ratios; of the lexicographic one a stage).
@@ -147,14 +146,16 @@ class AllocationProgram:
         say. Side rows are not repaired, and an integral point is only scaled by dropping fractions of jobs.
         """
         C = self.classes
-        with np.errstate(divide="ignore", invalid="ignore"):
-            for matrix, limit in ((C.member, C.count), (C.usage, C.capacity)):
-                use = matrix @ x
-                factor = np.where(use > limit, limit / use, 1.0)
-                entries = matrix.tocoo()
-                smallest = np.ones(C.columns)
-                np.minimum.at(smallest, entries.col, factor[entries.row])
-                x = x * smallest
+        use = C.member @ x
+        if (use > C.count).any():
+            part = np.divide(C.count, use, out=np.ones(len(C)), where=use > C.count)
+            x = x * np.minimum(part[C.class_a], looked_up(np.append(part, 1.0), C.class_b))  # the last is of no partner
+        use, usage = C.usage @ x, C.usage
+        smallest = np.ones(C.columns)
+        for row in np.flatnonzero(use > C.capacity).tolist():
+            mine = usage.indices[usage.indptr[row] : usage.indptr[row + 1]]
+            smallest[mine] = np.minimum(smallest[mine], C.capacity[row] / use[row])
+        x = x * smallest
         return np.floor(x + 1e-9) if self.integral else x
 
     def restored(self, x: FloatArray, raw: FloatArray) -> FloatArray:
@@ -165,6 +166,8 @@ class AllocationProgram:
         if self.integral or (isinstance(self.utility, Total | Ratio) and not self.side):
             return x
         bare = (self.classes.member @ x) == 0
+        if not bare.any():
+            return x
         tiny = bare[self.classes.class_a] & (bare[self.classes.class_b] | self.classes.alone)
         return np.where(tiny, np.clip(raw, 0.0, self.limit), x)
 
@@ -180,11 +183,7 @@ class AllocationProgram:
         time: to lift it costs next to nothing.
         """
         C = self.classes
-        alone = np.flatnonzero(C.alone)
-        rate = np.asarray(self.levels.tocsc()[C.class_a[alone], alone]).ravel()
-        order = np.lexsort((rate, C.class_a[alone]))
-        last = np.flatnonzero(np.diff(C.class_a[alone][order], append=-1))
-        best, rate = alone[order[last]], rate[order[last]]
+        best, rate = self._best_alone
         needed: FloatArray | float = level
         if isinstance(self.utility, Minimum):
             needed = self.utility.needed(min(level, self.highest))
@@ -192,6 +191,20 @@ class AllocationProgram:
         x = x.copy()
         x[best] += np.divide(lack, rate, out=np.zeros(len(best)), where=rate > 0)
         return self.repaired(x)
+
+    @cached_property
+    def _best_alone(self) -> tuple[IntArray, FloatArray]:
+        """The column alone of each class that brings it most (the last of several), and what it brings."""
+        C, levels = self.classes, self.levels
+        alone = np.flatnonzero(C.alone)
+        if len(alone) == C.columns and is_range(levels.indices, C.columns):  # the entries of levels are the columns
+            rate = levels.data
+            order = np.flatnonzero(rate == largest_of_rows(levels.indptr, rate)[C.class_a])
+        else:
+            rate = np.asarray(levels.tocsc()[C.class_a[alone], alone]).ravel()
+            order = np.lexsort((rate, C.class_a[alone]))
+        last = np.flatnonzero(np.diff(C.class_a[alone[order]], append=-1))
+        return alone[order[last]], rate[order[last]]
 
     def even(self) -> FloatArray:
         """Every job spread evenly over its columns alone, scaled down into time and capacity."""

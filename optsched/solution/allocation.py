@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, blocks
 from optsched.candidates import Classes, JobRows, expand
 
 NEGLIGIBLE = 1e-10
@@ -38,7 +38,10 @@ class Allocation:
         x = np.clip(x, 0.0, classes.limit)
         if integral:
             return cls(classes, np.round(x), True)
-        return cls(classes, np.where(x < NEGLIGIBLE * classes.count[classes.class_a], 0.0, x))
+        for part in blocks(len(x)):
+            some = x[part]
+            some[some < NEGLIGIBLE * classes.count[classes.class_a[part]]] = 0.0
+        return cls(classes, x)
 
     @cached_property
     def rows(self) -> JobRows:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from compile_cases import ConstantModel, columns_of, compiled, document
 
+from optsched import arrays
 from optsched.candidates import Absence, Candidates, Drop, compile, expand
 from optsched.instance import Instance
 from optsched.performance.table import TableModel
@@ -88,7 +89,8 @@ def test_200_000_jobs_of_50_kinds() -> None:
     assert single.throughput.nnz == single.member.nnz == single.usage.nnz == single.columns
 
 
-def test_nothing_loops_over_jobs() -> None:
+def test_nothing_loops_over_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "BLOCK", 2**30)  # 65,536 rows at a time are no loop over jobs
     few, many = (Instance.from_arrays(**fifty_kinds(jobs)) for jobs in (2_000, 100_000))
 
     def work(instance: Instance) -> None:

@@ -1,0 +1,83 @@
+"""Sparse matrices made straight from arrays, with 32-bit indices where they fit and without a detour over triples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import AnyArray, FloatArray, IntArray, blocks
+
+MOST = np.iinfo(np.int32).max
+
+
+def index_type(*largest: int) -> np.dtype[Any]:
+    """Type of the indices of a matrix with these numbers of rows, columns and entries."""
+    return np.dtype(np.int32 if max(largest) <= MOST else np.int64)
+
+
+def compressed(data: FloatArray, indices: AnyArray, indptr: AnyArray, shape: tuple[int, int]) -> sp.csr_matrix:
+    """A matrix by rows whose indices increase within every row; the arrays are kept."""
+    matrix = sp.csr_matrix((data, indices, indptr), shape=shape)
+    matrix.has_sorted_indices = matrix.has_canonical_format = True
+    return matrix
+
+
+def one_per_column(row: IntArray, entry: FloatArray, sort: IntArray, rows: int) -> sp.csr_matrix:
+    """The matrix with one entry in each column: columns are of few sorts, which tell the row and the entry.
+
+    Parameters
+    ----------
+    row, entry : arrays, shape (S,)
+    sort : IntArray, shape (columns,)
+    rows : int
+    """
+    columns = len(sort)
+    kind = index_type(rows, columns)
+    row = row.astype(np.min_scalar_type(rows))  # numbers of 8 or 16 bits are sorted in one pass
+    held = sum((np.bincount(row[sort[part]], minlength=rows) for part in blocks(columns)), np.zeros(rows, np.int64))
+    indptr: AnyArray = np.concatenate([[0], np.cumsum(held)]).astype(kind)
+    indices: AnyArray = np.empty(columns, kind)
+    data = np.empty(columns)
+    begin = indptr[:-1].astype(np.int64)
+    for part in blocks(columns):
+        mine = row[sort[part]]
+        order = np.argsort(mine, kind="stable")
+        count = np.bincount(mine, minlength=rows)
+        place = np.arange(len(order)) + np.repeat(begin - (np.cumsum(count) - count), count)
+        indices[place] = order + part.start
+        data[place] = entry[sort[part][order]]
+        begin += count
+    return compressed(data, indices, indptr, (rows, columns))
+
+
+def rows_in_order(row: IntArray, data: FloatArray, shape: tuple[int, int]) -> sp.csr_matrix:
+    """The matrix with one entry in each column, for rows that never decrease from one column to the next."""
+    kind = index_type(*shape)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=shape[0]))]).astype(kind)
+    return compressed(data, np.arange(shape[1], dtype=kind), indptr, shape)
+
+
+def same_places(pattern: sp.csr_matrix, data: FloatArray) -> sp.csr_matrix:
+    """Other numbers in the places of a matrix by rows; both share the arrays of their indices."""
+    matrix = sp.csr_matrix((data, pattern.indices, pattern.indptr), shape=pattern.shape)
+    matrix.has_sorted_indices = pattern.has_sorted_indices
+    matrix.has_canonical_format = pattern.has_canonical_format
+    return matrix
+
+
+def scaled_rows(matrix: sp.csr_matrix, factor: FloatArray) -> sp.csr_matrix:
+    """Every row times its factor; both matrices share the arrays of their indices."""
+    data = np.repeat(factor, np.diff(matrix.indptr))
+    data *= matrix.data
+    return same_places(matrix, data)
+
+
+def largest_of_rows(indptr: AnyArray, data: FloatArray) -> FloatArray:
+    """The largest entry of every row of a matrix by rows, at least 0."""
+    largest = np.zeros(len(indptr) - 1)
+    there = np.flatnonzero(np.diff(indptr))
+    if len(there):
+        largest[there] = np.maximum(np.maximum.reduceat(data, indptr[there]), 0.0)
+    return largest

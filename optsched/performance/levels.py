@@ -1,0 +1,115 @@
+"""Levels of a table: entries that are found by one number after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optsched.arrays import IntArray, blocks, find_sorted, is_constant, is_range, ranges
+from optsched.instance.tables import RateTable
+
+STRIDE = 2**32
+"""More than any count of GPUs or nodes. Keys are (position in the level above) x `STRIDE` + count: no overflow."""
+SPARSE = 4
+"""Cells per entry from which on a table of all cells is not worth its memory."""
+FEW = 1024
+"""Cells that cost nothing."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """The pairs (profile, place) that a rate table has, numbered in order.
+
+    Attributes
+    ----------
+    places : int
+        Places that there are.
+    cells : NDArray[int32] or None, shape (profiles x places + 1,)
+        Number of each pair, -1 for those that the table has not; None where these are too many.
+    keys : IntArray or None
+        Then ``profile * places + place`` of the pairs, sorted.
+    """
+
+    places: int
+    cells: NDArray[np.int32] | None
+    keys: IntArray | None
+
+    @classmethod
+    def of(cls, rates: RateTable) -> tuple[Places, IntArray]:
+        """The pairs of a table, and the number of the pair of each entry."""
+        places, entries = len(rates.places), len(rates.place)
+        if not rates.one_by_one:
+            keys, number = np.unique(rates.profile * places + rates.place, return_inverse=True)
+            return cls._of_keys(places, keys, len(rates)), number.astype(np.int64)
+        number = np.arange(entries, dtype=np.int64)
+        if len(rates) * places > SPARSE * entries + FEW or entries > np.iinfo(np.int32).max:
+            return cls(places, None, rates.profile * places + rates.place), number
+        cells = np.full(len(rates) * places + 1, -1, np.int32)
+        for part in blocks(len(rates)):
+            length = np.diff(rates.indptr[part.start : part.stop + 1])
+            own = slice(rates.indptr[part.start], rates.indptr[part.stop])
+            key = np.repeat(np.arange(part.start, part.stop, dtype=np.int64) * places, length) + rates.place[own]
+            cells[key] = number[own]
+        return cls(places, cells, None), number
+
+    @classmethod
+    def _of_keys(cls, places: int, keys: IntArray, profiles: int) -> Places:
+        if profiles * places > SPARSE * len(keys) + FEW:
+            return cls(places, None, keys)
+        cells = np.full(profiles * places + 1, -1, np.int32)
+        cells[keys] = np.arange(len(keys))
+        return cls(places, cells, None)
+
+    def find(self, profile: IntArray, place: IntArray) -> IntArray:
+        """Number of each pair, or -1; profile or place may be -1 as well."""
+        key = np.where((profile >= 0) & (place >= 0), profile * self.places + place, -1)
+        if self.cells is not None:
+            return self.cells[key].astype(np.int64)  # the last cell is of no pair
+        assert self.keys is not None
+        return find_sorted(self.keys, key)
+
+
+@dataclass(frozen=True)
+class Level:
+    """Numbers below each of the places of the level above.
+
+    Attributes
+    ----------
+    keys : IntArray or None
+        ``place * STRIDE + number``, sorted; None where every place has one number.
+    number : IntArray
+        Then this number, by place.
+    """
+
+    keys: IntArray | None
+    number: IntArray
+
+    @classmethod
+    def of(cls, above: IntArray, number: IntArray) -> tuple[Level, IntArray]:
+        """The level of entries, given by the place above and the number of each, and the place of each entry."""
+        if is_range(above, len(above)):
+            return cls(None, number), above
+        keys, place = np.unique(above * STRIDE + number, return_inverse=True)
+        return cls(keys, number), place.astype(np.int64)
+
+    def find(self, above: IntArray, number: IntArray | int) -> IntArray:
+        """Place of a number below each place of the level above; -1 where there is none."""
+        if self.keys is not None:
+            return np.where(above >= 0, find_sorted(self.keys, above * STRIDE + number), -1)
+        if not len(self.number):
+            return np.full(len(above), -1, np.int64)
+        own = self.number[:1] if is_constant(self.number) else self.number[above]
+        return np.where((above >= 0) & (own == number), above, -1)
+
+    def above(self, places: IntArray, least: int) -> tuple[IntArray, IntArray]:
+        """All numbers above ``least`` below the places: rows of the places given, and numbers."""
+        if self.keys is None:
+            rows = np.flatnonzero(places >= 0)
+            rows = rows[self.number[places[rows]] > least]
+            return rows, self.number[places[rows]]
+        first = np.searchsorted(self.keys, places * STRIDE + least, "right")
+        length = np.searchsorted(self.keys, (places + 1) * STRIDE) - first
+        rows = np.repeat(np.arange(len(places), dtype=np.int64), length)
+        return rows, self.keys[ranges(first, length)] % STRIDE
