@@ -14,7 +14,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, is_range, looked_up
 from optsched.errors import UsageError
 from optsched.matrices import largest_of_rows
 from optsched.program.arrays import LinearArrays
-from optsched.program.conic import Cone, ConicProgram, linear_to_conic
+from optsched.program.conic import ConicProgram, linear_to_conic
 from optsched.program.linear import LinearProgram, Variables
 from optsched.program.ratio import Ratio
 from optsched.program.side_rows import SideRows
@@ -370,36 +370,4 @@ class AllocationProgram:
         lp, _ = self.bare()
         u = lp.variables(len(C), name="u", lower=-np.inf)
         lp.maximise((C.count * utility.weight)[np.newaxis, :] @ u)
-        return self._with_utility_cones(linear_to_conic(lp.arrays), utility)
-
-    def _with_utility_cones(self, base: ConicProgram, utility: Total) -> ConicProgram:
-        """Append (u, 1, level) in the exponential cone, or the power cone that says e u <= level^e, per class."""
-        C, e = self.classes, utility.exponent
-        K, N = len(C), C.columns
-        level = sp.hstack(  # rows of b - A x, hence the sign
-            [-sp.csr_matrix(sp.diags_array(1.0 / C.count) @ self.levels), sp.csr_matrix((K, K))], format="csr"
-        )
-        zero = sp.csr_matrix((K, N + K))
-        negative_u = sp.hstack([sp.csr_matrix((K, N)), -sp.eye_array(K)], format="csr")
-        zeros, ones = np.zeros(K), np.ones(K)
-        if utility.function == "log":  # exp(u) <= level
-            parts = ((negative_u, zeros), (zero, ones), (level, zeros))
-            cone = Cone("exponential", 3)
-        elif e > 0:  # level^e 1^(1 - e) >= e u
-            parts = ((level, zeros), (zero, ones), (e * negative_u, zeros))
-            cone = Cone("power", 3, e)
-        else:  # w = e u >= level^e, that is w^a level^(1 - a) >= 1 with a = 1 / (1 - e)
-            parts = ((e * negative_u, zeros), (level, zeros), (zero, ones))
-            cone = Cone("power", 3, 1.0 / (1.0 - e))
-        order = np.arange(3 * K).reshape(3, K).T.ravel()  # three rows of a class together
-        matrix = sp.vstack([part for part, _ in parts], format="csr")[order]
-        b = np.concatenate([constant for _, constant in parts])[order]
-        return ConicProgram(
-            sp.csc_matrix(sp.vstack([base.A, matrix])),
-            np.concatenate([base.b, b]),
-            base.cost,
-            (*base.cones, *([cone] * K)),
-            base.maximise,
-            base.offset,
-            base.linear,
-        )
+        return with_utility_cones(linear_to_conic(lp.arrays), self.levels, C.count, utility)

@@ -7,15 +7,16 @@ to be idle, and idle every job may be anyway.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.program import AllocationProgram
 
 Places = NDArray[np.signedinteger[Any]]
@@ -47,6 +48,8 @@ class Market:
         Resources that one unit of a column holds.
     unit : float
         Levels of the program are ``unit`` times these.
+    highest : float
+        What the class that is worst off could have if it were alone.
     """
 
     level: FloatArray
@@ -58,10 +61,7 @@ class Market:
     place: Places
     usage: sp.csr_matrix
     unit: float
-    highest: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "highest", float(self.level.max(axis=1, initial=0.0).min(initial=np.inf)))
+    highest: float
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -170,57 +170,65 @@ def market_of(program: AllocationProgram) -> Market:
     limited = np.flatnonzero(np.isfinite(C.capacity))
     usage = C.usage if len(limited) == len(C.capacity) else sp.csr_matrix(C.usage[limited])
     capacity = C.capacity[limited]
-    level = np.zeros(C.columns)
-    level[program.levels.indices] = program.levels.data
-    level[program.barred] = 0.0
-    good, amount = _one_good(usage)
+    level = _levels(program)
     if (capacity <= 0).any():  # who needs what there is none of cannot run
+        level = level.copy()
         level[np.unique(sp.csr_matrix(usage[capacity <= 0]).indices)] = 0.0
         capacity = np.where(capacity > 0, capacity, 1.0)
-    order, start = _by_class(C.class_a, len(C))
-    klass = C.class_a if order is None else C.class_a[order]
-    column = np.arange(C.columns) if order is None else order
-    goods: IntArray | None = None
-    where, own = np.arange(C.columns) - start[klass], None
-    if good is not None and amount is not None:
-        own = _own_amount(klass, good[column], amount[column], len(C), len(capacity))
-    if own is not None and good is not None:
-        where, width, goods = good[column], len(capacity), np.arange(len(capacity))
-    else:
-        width, own = int(where.max(initial=0)) + 1, np.ones(len(C))
-    table, place = np.zeros((len(C), width)), np.full((len(C), width), -1, np.int32)
-    table[klass, where], place[klass, where] = level[column], column
+    table, place, amount = _by_good(C.class_a, level, usage, len(C))
+    goods: IntArray | None = np.arange(len(capacity))
+    if amount is None:
+        goods, amount = None, np.ones(len(C))
+        table, place = _by_number(C.class_a, level, len(C))
     best = table.max(axis=1, initial=0.0)
     unit = float(best.min(initial=np.inf))
     unit = unit if 0.0 < unit < np.inf else 1.0
     table /= unit
-    return Market(table, C.count * own, capacity, limited, goods, own, place, usage, unit)
+    return Market(
+        table, C.count * amount, capacity, limited, goods, amount, place, usage, unit,
+        float(best.min(initial=np.inf)) / unit,
+    )  # fmt: skip
 
 
-def _one_good(usage: sp.csr_matrix) -> tuple[IntArray, FloatArray] | tuple[None, None]:
-    """The one resource that each column holds and how much of it; (None, None) where some hold several, or none."""
-    rows, columns = usage.shape
+def _levels(program: AllocationProgram) -> FloatArray:
+    """Level that one unit of each column gives, shape (N,); 0 where it is barred."""
+    levels = program.levels
+    in_order = levels.nnz == levels.shape[1] and bool((levels.indices[1:] > levels.indices[:-1]).all())
+    level = levels.data
+    if not in_order:
+        level = np.zeros(levels.shape[1])
+        level[levels.indices] = levels.data
+    return np.where(program.barred, 0.0, level) if program.side else level
+
+
+def _by_good(
+    klass: IntArray, level: FloatArray, usage: sp.csr_matrix, classes: int
+) -> tuple[FloatArray, Places, FloatArray | None]:
+    """Levels and columns of classes by the one resource that each column holds, and how much of it each class holds.
+
+    That is None where columns hold several resources, or not all columns of a class as much, or two of them the same.
+    """
+    goods, columns = usage.shape
+    table, place = np.zeros((classes, goods)), np.full((classes, goods), -1, np.int32)
+    amount = np.ones(classes)
     if usage.nnz != columns or (usage.data <= 0).any():
-        return None, None
-    good, amount = np.full(columns, -1, np.int64), np.zeros(columns)
-    good[usage.indices] = np.repeat(np.arange(rows), np.diff(usage.indptr))
-    amount[usage.indices] = usage.data
-    return (None, None) if (good < 0).any() else (good, amount)
+        return table, place, None
+    parts = [slice(*ends) for ends in pairwise(usage.indptr.tolist())]
+    for good, part in enumerate(parts):
+        mine = usage.indices[part]
+        table[klass[mine], good], place[klass[mine], good] = level[mine], mine
+        amount[klass[mine]] = usage.data[part]
+    alone = int((place >= 0).sum()) == columns
+    alike = all((amount[klass[usage.indices[part]]] == usage.data[part]).all() for part in parts)
+    return table, place, amount if alone and alike else None
 
 
-def _by_class(class_a: IntArray, classes: int) -> tuple[IntArray | None, IntArray]:
-    """Columns in the order of their classes (None: as they are), and where each class begins."""
-    ordered = bool((np.diff(class_a) >= 0).all())
-    start = np.zeros(classes, np.int64)
-    np.cumsum(np.bincount(class_a, minlength=classes)[:-1], out=start[1:])
-    return (None if ordered else np.argsort(class_a, kind="stable")), start
-
-
-def _own_amount(klass: IntArray, good: IntArray, amount: FloatArray, classes: int, goods: int) -> FloatArray | None:
-    """What every column of a class holds of its resource, if that is one number and no resource comes twice."""
-    own = np.ones(classes)
-    own[klass] = amount
-    taken = np.zeros((classes, goods), bool)
-    taken[klass, good] = True
-    alike: BoolArray = own[klass] == amount
-    return own if alike.all() and int(taken.sum()) == len(klass) else None
+def _by_number(klass: IntArray, level: FloatArray, classes: int) -> tuple[FloatArray, Places]:
+    """Levels and columns of classes one after the other."""
+    order = np.argsort(klass, kind="stable")
+    count = np.bincount(klass, minlength=classes)
+    where = np.arange(len(klass)) - np.repeat(np.cumsum(count) - count, count)
+    shape = classes, int(count.max(initial=0))
+    table, place = np.zeros(shape), np.full(shape, -1, np.int32)
+    table[klass[order], where], place[klass[order], where] = level[order], order
+    return table, place
