@@ -14,7 +14,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, is_range, looked_up
 from optsched.errors import UsageError
 from optsched.matrices import largest_of_rows
 from optsched.program.arrays import LinearArrays
-from optsched.program.conic import ConicProgram, linear_to_conic
+from optsched.program.conic import ConicProgram, linear_to_conic, with_utility_cones
 from optsched.program.linear import LinearProgram, Variables
 from optsched.program.ratio import Ratio
 from optsched.program.side_rows import SideRows
