@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray
+from optsched.arrays import BoolArray, FloatArray, constant
 from optsched.program.arrays import Block, row_sizes
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class SmallestLevelForm:
     @cached_property
     def lower(self) -> FloatArray:
         """0."""
-        return np.zeros(self.shape[1])
+        return constant(0.0, self.shape[1], np.float64)
 
     @property
     def implied_lower(self) -> FloatArray:
@@ -160,7 +160,7 @@ class SmallestLevelForm:
     @cached_property
     def upper(self) -> FloatArray:
         """None."""
-        return np.full(self.shape[1], np.inf)
+        return constant(np.inf, self.shape[1], np.float64)
 
     @cached_property
     def implied_upper(self) -> FloatArray:
@@ -177,7 +177,7 @@ class SmallestLevelForm:
     @cached_property
     def integer(self) -> BoolArray:
         """Nothing is."""
-        return np.zeros(self.shape[1], bool)
+        return constant(False, self.shape[1], np.bool_)
 
     is_integer = False
     maximise = True

@@ -111,7 +111,10 @@ class Market:
 
     def worth(self, x: FloatArray) -> float:
         """The smallest level of an allocation, in ``unit``, scaled down until nothing runs out."""
-        reached = np.where(self.place >= 0, self.level * x[self.place], 0.0).sum(axis=1) * self.amount / self.weight
+        reached = np.zeros(len(self))
+        for level, place in zip(self.level.T, self.place.T, strict=True):
+            reached += np.where(place >= 0, level * x[place], 0.0)
+        reached *= self.amount / self.weight
         demand = self.usage @ x
         over = float((demand / self.capacity).max(initial=1.0))
         return float(reached.min(initial=np.inf)) / over
