@@ -16,10 +16,10 @@ from optsched.choice import pick, pick_for_allocation, pick_for_timeline, requir
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.infeasibility import analyst_of, conflicting_rows, least_violation, refuse_refuted
 from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
-from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram
+from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram, Total
 from optsched.program.arrays import refuse_nan
 from optsched.program.linear_form import LinearForm, SmallestLevelForm
-from optsched.program.tangent_form import TangentForm
+from optsched.program.total_form import LinearTotalForm, TangentForm
 from optsched.solution.certificate import (
     FEASIBILITY,
     OPTIMALITY,
@@ -264,7 +264,8 @@ class Engine:
             return self._certified_total(
                 program, values, values.y, lambda *at: TangentForm(program, program.touched(*at))
             )
-        return self.certified_allocation(program, SmallestLevelForm(program), values, values.y)
+        form = LinearTotalForm if isinstance(program.utility, Total) else SmallestLevelForm
+        return self.certified_allocation(program, form(program), values, values.y)
 
     def _solve_conic(self, program: AllocationProgram, name: str | None = None) -> Outcome:
         if name is None:
