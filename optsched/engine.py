@@ -18,10 +18,10 @@ from optsched.errors import Interrupted, SolverCrashed
 from optsched.infeasibility import analyst_of, conflicting_rows, least_violation, refuse_refuted
 from optsched.judging import CLAIMS, judged
 from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
-from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram
+from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram, Total
 from optsched.program.arrays import refuse_nan
 from optsched.program.linear_form import LinearForm, SmallestLevelForm
-from optsched.program.tangent_form import TangentForm
+from optsched.program.total_form import LinearTotalForm, TangentForm
 from optsched.solution.certificate import (
     FEASIBILITY,
     Certificate,
@@ -252,7 +252,8 @@ class Engine:
             if program.conic and values.y is not None:
                 at = lambda *point: TangentForm(program, program.touched(*point))  # noqa: E731
                 return self._certified_total(program, values, values.y, at)
-            return self.certified_allocation(program, SmallestLevelForm(program), values, values.y)
+            form = LinearTotalForm if isinstance(program.utility, Total) else SmallestLevelForm
+            return self.certified_allocation(program, form(program), values, values.y)
 
         return self.tried_twice(once, lambda outcome: outcome)
 

@@ -23,8 +23,6 @@ from optsched.program.utility import Minimum, Total, Utility
 if TYPE_CHECKING:  # a process that only solves needs no candidates
     from optsched.candidates import Classes
 
-LARGEST_LEVEL = 1e100
-"""Levels that duals may point to; beyond, the terms of a tangent overflow."""
 LEVELS = 1e-6
 """Part of the levels that means nothing, where a value is the sum of their logarithms."""
 
@@ -284,12 +282,7 @@ class AllocationProgram:
         """Levels at which tangents of a total touch it, shape (K,): those of x, or where the duals of its rows say."""
         assert isinstance(self.utility, Total)
         v = np.maximum(self.level(x), np.finfo(float).tiny)
-        if duals is not None:
-            slope = -duals[len(duals) - len(self.classes) :] / self.utility.weight  # the levels are the last rows
-            with np.errstate(over="ignore"):
-                told = self.utility.level(np.where(slope > 0, slope, 1.0))
-            v = np.where((slope > 0) & (told < LARGEST_LEVEL), told, v)
-        return v
+        return v if duals is None else self.utility.level_at(-duals[len(duals) - len(self.classes) :], v)  # last rows
 
     def tangent_at(self, value: float) -> LinearProgram:
         """The linear program of a minimum with delays, with the levels that a value t needs replaced by their tangent.

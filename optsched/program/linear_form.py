@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class LinearForm(Protocol):
     """optimise c'x + offset  s.t.  row_lower <= A x <= row_upper,  lower <= x <= upper,  some x_j integer.
 
-    `LinearArrays` is one that holds A; `SmallestLevelForm` and `TangentForm` have its blocks instead.
+    `LinearArrays` is one that holds A; `SmallestLevelForm` and those of `optsched.program.total_form` have its blocks.
     """
 
     @property
@@ -227,16 +227,20 @@ class SmallestLevelForm:
 
     def largest_in_rows(self, factor: FloatArray) -> FloatArray:
         """Largest entry of each row, of |A| with each column multiplied by a factor of at least 0."""
+        largest, levels = self._largest(factor), self.rows[-1].slice
+        largest[levels] = np.maximum(
+            largest[levels], self.program.classes.count * factor[self.program.classes.columns :]
+        )
+        return largest
+
+    def _largest(self, factor: FloatArray) -> FloatArray:
+        """The same of the columns x alone."""
         largest = np.zeros(self.shape[0])
         for rows, block in zip(self.rows, self._blocks, strict=True):
             some = np.flatnonzero(np.diff(block.indptr))
             if len(some):
                 terms = block.data * factor[block.indices]
                 largest[rows.start + some] = np.maximum.reduceat(terms, block.indptr[some])
-        levels = self.rows[-1].slice
-        largest[levels] = np.maximum(
-            largest[levels], self.program.classes.count * factor[self.program.classes.columns :]
-        )
         return largest
 
     def objective(self, x: FloatArray) -> float:

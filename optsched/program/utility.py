@@ -10,6 +10,9 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.program.ratio import Ratio
 
+LARGEST_LEVEL = 1e100
+"""Levels that slopes may point to; beyond, the terms of a tangent overflow."""
+
 
 @dataclass(frozen=True, slots=True)
 class Minimum:
@@ -100,6 +103,13 @@ class Total:
     def level(self, slope: FloatArray) -> FloatArray:
         """Where f has these slopes, elementwise; f is not linear."""
         return 1.0 / slope if self.function == "log" else slope ** (1.0 / (self.exponent - 1.0))
+
+    def level_at(self, slope: FloatArray, other: FloatArray) -> FloatArray:
+        """Where w f has these slopes, elementwise; ``other`` where it has them nowhere, or too far away."""
+        slope = slope / self.weight
+        with np.errstate(over="ignore"):
+            told = self.level(np.where(slope > 0, slope, 1.0))
+        return np.where((slope > 0) & (told < LARGEST_LEVEL), told, other)
 
     def value(self, level: FloatArray) -> FloatArray:
         """f(level), elementwise."""

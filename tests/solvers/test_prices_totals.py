@@ -19,7 +19,7 @@ from optsched.instance import Instance
 from optsched.outcome import Outcome
 from optsched.performance.table import TableModel
 from optsched.program import AllocationProgram, Total
-from optsched.program.tangent_form import TangentForm
+from optsched.program.total_form import LinearTotalForm, TangentForm
 from optsched.registry import load_solver
 from optsched.solution.certificate import dual_bound
 from optsched.solution.solution import Status
@@ -45,11 +45,12 @@ def total(
     return AllocationProgram(classes, Total(weights, function, exponent), sp.csr_matrix(classes.throughput))
 
 
-def drawn(seed: int) -> AllocationProgram:
+def drawn(seed: int, exponent: float | None = None) -> AllocationProgram:
     """A small program of a random sort; every job can run."""
     random = np.random.default_rng(seed)
     jobs, pools = int(random.choice([1, 2, 3, 5, 12, 30, 60])), int(random.choice([1, 2, 3, 5, 8]))
-    kind, exponent = KINDS[seed % len(KINDS)], EXPONENTS[seed // len(KINDS) % len(EXPONENTS)]
+    kind = KINDS[seed % len(KINDS)]
+    exponent = EXPONENTS[seed // len(KINDS) % len(EXPONENTS)] if exponent is None else exponent
     rates = random.lognormal(0.0, 1.0, (jobs, pools))
     if kind == "wide rows":
         rates *= 10.0 ** random.uniform(-6.0, 6.0, (jobs, 1))
@@ -114,6 +115,30 @@ def test_random_totals_agree_with_clarabel(half: int) -> None:
         assert ours.value >= theirs.value - 2e-8 * scale, seed
         if theirs.status is Status.OPTIMAL:
             assert ours.value == pytest.approx(theirs.value, abs=1e-6 * scale), seed
+
+
+def test_random_linear_totals_agree_with_simplex() -> None:
+    for seed in range(72):
+        program = drawn(seed, 1.0)
+        ours, theirs = solved(program), solved(program, "highs", tolerance=1e-10)
+        assert ours.status is Status.OPTIMAL and ours.certificate.ok, (seed, ours.certificate.problems)
+        assert ours.value == pytest.approx(theirs.value, rel=1e-9), seed
+        assert ours.bound == pytest.approx(ours.value, rel=1e-9), seed
+
+
+@pytest.mark.parametrize("pools", [1, 4, 12])
+def test_linear_totals_of_many_jobs_are_exact(pools: int) -> None:
+    outcome = solved(scattered(4000, pools, 1.0))
+    assert outcome.values.termination is Termination.OPTIMAL
+    assert outcome.bound == pytest.approx(outcome.value, rel=1e-12)
+
+
+def test_equal_rows_up_to_scale_leave_many_in_doubt_and_are_solved() -> None:
+    random = np.random.default_rng(8)
+    rates = np.outer(random.lognormal(0, 1, 3000), [1.0, 2.0, 4.0])
+    ours = solved(total(rates, 1, [200, 300, 100], 1.0))
+    theirs = solved(total(rates, 1, [200, 300, 100], 1.0), "highs")
+    assert ours.status is Status.OPTIMAL and ours.value == pytest.approx(theirs.value, rel=1e-8)
 
 
 @pytest.mark.slow
@@ -247,31 +272,33 @@ def several(jobs: int = 30) -> Instance:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("exponent", [0.0, 0.5])
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
 def test_columns_may_hold_several_resources(exponent: float, sweeps: str) -> None:
     program = total(np.zeros(0), 1, (), exponent, instance=several())
     assert program.classes.usage.nnz > program.classes.columns  # GPUs and CPUs
     ours, theirs = solved(program), solved(program, "clarabel")
     scale = worth(program, ours)
-    assert ours.bound - ours.value <= 1e-8 * scale
+    assert ours.status is Status.OPTIMAL and ours.bound - ours.value <= 1e-8 * scale
     assert ours.value == pytest.approx(theirs.value, abs=1e-6 * scale)
 
 
-def test_the_tangent_without_its_matrix_is_the_tangent() -> None:
-    program = scattered(20, 3, 0.5)
-    x = program.even()
-    random = np.random.default_rng(0)
-    arrays, lean = program.tangent(x).arrays, TangentForm(program, program.touched(x))
+@pytest.mark.parametrize("exponent", [0.5, 1.0])
+def test_the_form_without_its_matrix_is_the_linear_program(exponent: float) -> None:
+    program = scattered(20, 3, exponent)
+    x, random = program.even(), np.random.default_rng(0)
+    arrays = program.tangent(x).arrays
+    lean = LinearTotalForm(program) if exponent == 1.0 else TangentForm(program, program.touched(x))
     point, duals = random.random(arrays.shape[1]), random.random(arrays.shape[0])
     assert lean.shape == arrays.shape
-    for name in ("row_lower", "row_upper", "lower", "upper", "implied_lower", "implied_upper", "cost"):
+    for name in ("row_lower", "row_upper", "lower", "upper", "implied_lower", "implied_upper", "cost", "integer"):
         assert getattr(lean, name) == pytest.approx(getattr(arrays, name)), name
     for name, argument in (("activity", point), ("row_terms", point), ("pulled", duals), ("column_terms", duals)):
         assert getattr(lean, name)(argument) == pytest.approx(getattr(arrays, name)(argument)), name
     assert lean.largest_in_rows(point) == pytest.approx(arrays.largest_in_rows(point))
     assert lean.objective(point) == pytest.approx(arrays.objective(point))
-    assert dual_bound(lean, -duals) == pytest.approx(dual_bound(arrays, -duals))
+    assert dual_bound(lean, duals) == pytest.approx(dual_bound(arrays, duals))
     assert [block.name for block in lean.rows] == [block.name for block in arrays.rows]
+    assert lean.row_name(21) == arrays.row_name(21)
 
 
 def test_wrong_prices_prove_nothing() -> None:
@@ -288,6 +315,7 @@ def test_auto_picks_prices_for_many_different_jobs() -> None:
     engine = Engine(load_solver)
     outcome = engine.solve_allocation(scattered(1600, 2))
     assert outcome.solver.name == "prices" and "1600 different jobs" in engine.reason
+    assert Engine(load_solver).solve_allocation(scattered(1600, 2, 1.0)).solver.name == "prices"
     assert Engine(load_solver).solve_allocation(scattered(40, 2)).solver.name == "clarabel"
 
 
@@ -302,7 +330,7 @@ def test_a_formulation_is_solved_and_verified(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"exponent": 1.0}, "its utility is linear"),
+        ({"exponent": 1.0, "weight": [-1.0, 1.0]}, "a job has no weight"),
         ({"weight": [0.0, 1.0]}, "a job has no weight"),
     ],
 )
@@ -323,7 +351,10 @@ def test_a_job_that_can_have_nothing_is_refused_where_that_is_worth_minus_infini
 
 
 def test_no_capacity_is_a_price_or_a_refusal() -> None:
-    base = total(np.array([[1.0, 2.0], [2.0, 3.0], [5.0, 1.0]]), 1, [1, 1], 0.0)
+    rates = np.array([[1.0, 2.0], [2.0, 3.0], [5.0, 1.0]])
+    linear = solved(with_capacity(total(rates, 1, [1, 1], 1.0), np.array([1.0, 0.0])))
+    assert (linear.value, linear.bound) == pytest.approx((5.0, 5.0))
+    base = total(rates, 1, [1, 1], 0.0)
     empty = with_capacity(base, np.array([1.0, 0.0]))
     outcome = solved(empty)
     assert outcome.status is Status.OPTIMAL
@@ -339,6 +370,8 @@ def test_limits_end_the_search_with_an_honest_gap() -> None:
     stopped = solved(program, work=3, on_progress=events.append)
     assert stopped.values.termination is Termination.WORK_LIMIT and stopped.status is Status.FEASIBLE
     assert stopped.certificate.ok and stopped.bound > solved(program).value > stopped.value
+    linear = solved(scattered(300, 3, 1.0), work=3)
+    assert linear.values.termination is Termination.WORK_LIMIT and linear.bound > linear.value > 0
     late = solved(program, time=1e-9)
     assert late.values.termination is Termination.TIME_LIMIT and late.bound > late.value
 

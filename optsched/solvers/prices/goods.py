@@ -51,6 +51,10 @@ class Goods:
         count = self.market.usage.shape[1]
         return np.bincount(self.place.ravel() % (count + 1), parts.ravel(), count + 1)[:count].astype(np.float64)
 
+    def rows_of(self, rows: IntArray, places: IntArray) -> sp.csc_matrix:
+        """Goods that all members of some of the classes hold in places, shape (R, len(rows))."""
+        return self.market.rows_of(self.classes[rows], places)
+
     def room(self, demand: FloatArray) -> FloatArray:
         """The factor that brings each place within the capacities when so much is held, shape (K, w) or (1, w)."""
         market = self.market

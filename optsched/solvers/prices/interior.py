@@ -50,6 +50,8 @@ STALLED = 6
 """Steps without a smaller gap, after which it gets no smaller."""
 CORRECTIONS = 2
 """Gondzio's corrections of a step at most."""
+FIRST = 0.2
+"""What all products are at first, in units of what the levels of a unit of weight are worth."""
 NEAR = 3.0
 """Distance of a slope from that of the utility, in logarithms, within which Newton's method finds to it."""
 COMPILED = 20_000
@@ -145,14 +147,14 @@ class Interior:
         self.best = self.balance()
 
     def _begin(self) -> None:
-        """Half of the time, evenly, and of what is scarce half of the capacity; all products are 1 mu."""
+        """Half of the time, evenly, and of what is scarce half of the capacity; all products are ``unit``."""
         even = self.open * (0.5 / self.open.sum(axis=1))[:, np.newaxis]
         self.x = np.ascontiguousarray(even * self.goods.room(2.0 * self.goods.used(even)))
         self.s = 1.0 - self.x.sum(axis=1)
         self.c = self.capacity - self.goods.used(self.x)
         self.tau = np.einsum("kj,kj->k", self.a, self.x)
         self.y = self.curve.slope(self.tau)
-        self.unit = float(self.weight @ (self.y * self.tau)) / float(self.weight.sum())
+        self.unit = FIRST * float(self.weight @ (self.y * self.tau)) / float(self.weight.sum())
         self.unit_good = self.unit * float(self.weight.sum()) / len(self.capacity)
         self.u, self.p = self.unit / self.s, self.unit_good / self.c
         self.z = np.divide(self.unit, self.x, out=np.ones_like(self.x), where=self.open > 0)

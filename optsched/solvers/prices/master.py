@@ -34,12 +34,22 @@ class Master:
     Parameters
     ----------
     capacity : FloatArray, shape (R,)
+
+    Attributes
+    ----------
+    part : FloatArray
+        Of each proposal in the best mixture.
+    value : float
+        The level of the mixture.
+    duals : FloatArray, shape (R,)
+        What one more of each resource adds to the value.
     """
 
     capacity: FloatArray
     proposals: list[Response] = field(default_factory=list)
     part: FloatArray = field(default_factory=lambda: np.zeros(0))
     value: float = 0.0
+    duals: FloatArray = field(default_factory=lambda: np.zeros(0))
     _session: Session | None = None
 
     def add(self, response: Response) -> None:
@@ -59,10 +69,12 @@ class Master:
             self._forget()
             values = self._session.run(LIMITS)
         if values.x is None or values.y is None:
-            return 1.0 / self.capacity / len(self.capacity)
+            self.duals = 1.0 / self.capacity / len(self.capacity)
+            return self.duals
         self.part = np.maximum(values.x, 0.0)
         self.value = float(self.part @ [item.level for item in self.proposals])
         prices = np.maximum(values.y[:-1], 0.0) / self.capacity
+        self.duals = prices
         worth = float(prices @ self.capacity)
         return prices / worth if worth > 0 else 1.0 / self.capacity / len(self.capacity)
 
