@@ -162,20 +162,24 @@ def check_solvers() -> Iterator[Check]:
 
 
 def _solve_tiny(name: str) -> tuple[bool, str]:
-    """Maximise x + y with x + 2 y <= 4 and x <= 2: 3, in whole numbers too."""
+    """Maximise x + y with x + 2 y <= 4 and x <= 2: 3, in whole numbers too; or share 3 GPUs among jobs alike."""
     import numpy as np
 
+    from optsched.conformance.allocation import allocation
     from optsched.engine import Engine
     from optsched.program import LinearProgram
     from optsched.registry import load_solver
     from optsched.solvers import Capability
 
-    program = LinearProgram()
-    whole = Capability.CONTINUOUS not in load_solver(name).capabilities
-    x = program.variables(2, name="x", upper=[2.0, 10.0], integer=whole)
-    program.constrain(np.array([[1.0, 2.0]]) @ x <= 4.0, name="row")
-    program.maximise(x.sum())
-    outcome = Engine(load_solver, name).solve_linear(program)
+    engine, capabilities = Engine(load_solver, name), load_solver(name).capabilities
+    if capabilities & {Capability.CONTINUOUS, Capability.INTEGER}:
+        program = LinearProgram()
+        x = program.variables(2, name="x", upper=[2.0, 10.0], integer=Capability.CONTINUOUS not in capabilities)
+        program.constrain(np.array([[1.0, 2.0]]) @ x <= 4.0, name="row")
+        program.maximise(x.sum())
+        outcome = engine.solve_linear(program)
+    else:
+        outcome = engine.solve_allocation(allocation([[4.0], [4.0], [4.0], [4.0]], pools=(3,)))
     right = outcome.certificate.ok and outcome.value is not None and abs(outcome.value - 3.0) < 1e-6
     version = outcome.solver.version()
     if right:
