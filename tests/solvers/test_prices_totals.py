@@ -193,12 +193,13 @@ def test_each_compiled_sweep_does_what_numpy_does() -> None:
         dy, du = sweeps.respond(a, q, x, z, u, y, open_, *same)
         first = dx.copy()
         lengths = sweeps.complete(
-            a, q, dq, x, z, u, y, open_, 0.3, cross, bend, spread, tilt, total_, centre, damp, dy, du, dx, dz
+            a, q, dq, x, z, u, y, open_, 0.3, cross, bend, spread, tilt, total_, centre, damp, idle, dy, du, dx, dz
         )
-        product = sweeps.product(x, dx, z, dz, open_, u, 0.4, 0.5)
         moved = cross.copy()
-        sweeps.recentre(x, dx, z, dz, open_, 0.4, 0.5, 0.1, 0.2, moved)
-        results.append([spread, tilt, total_, centre, damp, first, dy, du, dx, dz, lengths, product, moved])
+        sweeps.recentre(x, dx, z, dz, open_, 0.4, 0.1, 0.2, moved)
+        results.append(
+            [spread, tilt, total_, centre, damp, first, dy, du, dx, dz, lengths, sweeps.rents(a, q, y), moved]
+        )
     for one, other in zip(*results, strict=True):
         assert one == pytest.approx(other, rel=1e-11)
 

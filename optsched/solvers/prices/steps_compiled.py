@@ -16,8 +16,9 @@ def compiled() -> SimpleNamespace | None:
         import numba
     except ImportError:
         return None
-    sweeps = (_weigh, _respond, _complete, _product, _recentre)
-    return SimpleNamespace(**{sweep.__name__[1:]: numba.njit(cache=True, nogil=True)(sweep) for sweep in sweeps})
+    sweeps = (_weigh, _respond, _complete, _recentre, _rents)
+    made = numba.njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
+    return SimpleNamespace(**{sweep.__name__[1:]: made(sweep) for sweep in sweeps})
 
 
 def _weigh(a: Any, x: Any, z: Any, idle: Any, bend: Any, spread: Any, tilt: Any) -> Any:
@@ -69,11 +70,13 @@ def _respond(
 
 def _complete(
     a: Any, q: Any, dq: Any, x: Any, z: Any, u: Any, y: Any, open_: Any, aim: float, cross: Any, bend: Any, spread: Any,
-    tilt: Any, total: Any, centre: Any, damp: Any, dy: Any, du: Any, dx: Any, dz: Any,
+    tilt: Any, total: Any, centre: Any, damp: Any, weight: Any, dy: Any, du: Any, dx: Any, dz: Any,
 ) -> Any:  # fmt: skip
     classes, width = a.shape
     forward = 1e-300
     back = 1e-300
+    first = 0.0
+    second = 0.0
     for k in range(classes):
         tilted = 0.0
         summed = 0.0
@@ -83,39 +86,51 @@ def _complete(
         more = bend[k] * damp[k] * tilted
         dy[k] += more
         du[k] += centre[k] * more - summed / total[k]
+        rent = u[k]
+        slope = y[k]
+        rise = dy[k]
+        rented = du[k]
+        one = 0.0
+        two = 0.0
         for j in range(width):
             if open_[k, j] > 0.0:
-                error = q[k, j] + u[k] - a[k, j] * y[k] - z[k, j]
-                dz[k, j] = error + dq[k, j] + du[k] - a[k, j] * dy[k]
-                dx[k, j] = (aim - cross[k, j]) / z[k, j] - x[k, j] - spread[k, j] * dz[k, j]
-                forward = max(forward, -dx[k, j] / x[k, j])
-                back = max(back, -dz[k, j] / z[k, j])
+                over = 1.0 / z[k, j]
+                error = q[k, j] + rent - a[k, j] * slope - z[k, j]
+                down = error + dq[k, j] + rented - a[k, j] * rise
+                up = (aim - cross[k, j]) * over - x[k, j] - spread[k, j] * down
+                dz[k, j] = down
+                dx[k, j] = up
+                one += x[k, j] * down + z[k, j] * up
+                two += up * down
+                back = max(back, -down * over)
+                if -up > forward * x[k, j]:
+                    forward = -up / x[k, j]
             else:
                 dz[k, j] = 0.0
                 dx[k, j] = 0.0
-    return 1.0 / forward, 1.0 / back
+        first += weight[k] * one
+        second += weight[k] * two
+    return 1.0 / forward, 1.0 / back, first, second
 
 
-def _product(x: Any, dx: Any, z: Any, dz: Any, open_: Any, weight: Any, forth: float, back: float) -> Any:
-    classes, width = x.shape
-    total = 0.0
-    for k in range(classes):
-        each = 0.0
-        for j in range(width):
-            each += (x[k, j] + forth * dx[k, j]) * (z[k, j] + back * dz[k, j]) * open_[k, j]
-        total += weight[k] * each
-    return total
-
-
-def _recentre(
-    x: Any, dx: Any, z: Any, dz: Any, open_: Any, forth: float, back: float, low: float, high: float, cross: Any
-) -> None:
+def _recentre(x: Any, dx: Any, z: Any, dz: Any, open_: Any, length: float, low: float, high: float, cross: Any) -> None:
     classes, width = x.shape
     for k in range(classes):
         for j in range(width):
             if open_[k, j] > 0.0:
-                reached = (x[k, j] + forth * dx[k, j]) * (z[k, j] + back * dz[k, j])
+                reached = (x[k, j] + length * dx[k, j]) * (z[k, j] + length * dz[k, j])
                 if reached < low:
                     cross[k, j] -= low - reached
                 elif reached > high:
                     cross[k, j] -= max(high - reached, -high)
+
+
+def _rents(a: Any, q: Any, y: Any) -> Any:
+    classes, width = a.shape
+    rents = np.zeros(classes)
+    for k in range(classes):
+        most = 0.0
+        for j in range(width):
+            most = max(most, a[k, j] * y[k] - q[k, j])
+        rents[k] = most
+    return rents
