@@ -48,7 +48,7 @@ CLOSE = 1e-8
 STEPS = 150
 STALLED = 6
 """Steps without a smaller gap, after which it gets no smaller."""
-CORRECTIONS = 2
+CORRECTIONS = 1
 """Gondzio's corrections of a step at most."""
 FIRST = 0.2
 """What all products are at first, in units of what the levels of a unit of weight are worth."""
@@ -166,6 +166,9 @@ class Interior:
 
     def run(self) -> Balance:
         """Step until the gap is closed, or gets no smaller."""
+        if (plenty := self._plenty()) is not None:
+            self.best = plenty
+            return plenty
         since = 0
         while self.steps < STEPS and since < STALLED and self.best.gap > EXACT:
             if self._stop is not None and self._stop(self.best.value, self.best.bound):
@@ -178,6 +181,16 @@ class Interior:
             self.best = _better(self.best, now)
             log.debug("prices: step %d, gap %.2g", self.steps, now.gap)
         return self.best
+
+    def _plenty(self) -> Balance | None:
+        """Everybody in the best place all the time, at no prices, where there is room for that."""
+        time = np.zeros_like(self.x)
+        time[np.arange(len(time)), self.a.argmax(axis=1)] = 1.0
+        if (self.goods.used(time) > self.capacity).any():
+            return None
+        slope = self.curve.slope(np.ones(len(time)))
+        value = float(self.weight @ self.curve.value(np.ones(len(time))))
+        return Balance(time, np.zeros_like(self.p), slope, slope, value, value, float(self.weight @ slope))
 
     def balance(self) -> Balance:
         """The allocation within time and capacity, and the bound of the prices and slopes."""
@@ -212,12 +225,12 @@ class Interior:
         def direction(at: int, aim: float, cross: FloatArray, cross_idle: FloatArray, cross_good: FloatArray) -> _Step:
             dx, dz = self._steps[at]
             rest = (aim * self.unit - cross_idle) / self.u - self.s - untimed
-            dy, du = self._sweeps.respond(
+            dy, du, taken = self._sweeps.respond(
                 self.a, q, self.x, self.z, self.u, self.y, self.open, aim * self.unit, cross, rest, bend, pull,
-                self._spread, total, centre, damp, dx,
+                self._spread, total, centre, damp, self.weight, dx if self.goods.market.good is None else dx[:0],
             )  # fmt: skip
             more = (aim * self.unit_good - cross_good) / self.p - self.c
-            dp = scale * cho_solve(factor, scale * (self.goods.used(dx) + more - unheld))
+            dp = scale * cho_solve(factor, scale * (self.goods.used(dx, taken) + more - unheld))
             forth, back, *sums = self._sweeps.complete(
                 self.a, q, self.goods.costs(dp), self.x, self.z, self.u, self.y, self.open, aim * self.unit, cross,
                 bend, self._spread, self._tilt, total, centre, damp, self.weight, dy, du,

@@ -29,16 +29,18 @@ def weigh(
 def respond(
     a: FloatArray, q: FloatArray, x: FloatArray, z: FloatArray, u: FloatArray, y: FloatArray, open_: FloatArray,
     aim: float, cross: FloatArray, rest: FloatArray, bend: FloatArray, pull: FloatArray, spread: FloatArray,
-    total: FloatArray, centre: FloatArray, damp: FloatArray, dx: FloatArray,
-) -> tuple[FloatArray, FloatArray]:  # fmt: skip
-    """The step at unchanged prices: fills dx, returns dy and du."""
+    total: FloatArray, centre: FloatArray, damp: FloatArray, weight: FloatArray, dx: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray]:  # fmt: skip
+    """The step at unchanged prices: dy, du, and sum_k N_k dx_k, shape (w,); fills dx, unless that is empty."""
     h = (aim * open_ - cross) / z - x - spread * _error(a, q, z, u, y)
     summed = np.einsum("kj->k", h)
     tilted = np.einsum("kj,kj->k", a, h) - centre * summed
     dy = (pull + bend * (centre * rest - tilted)) * damp
     du = (summed + rest) / total + centre * dy
-    np.subtract(h, spread * (du[:, np.newaxis] - a * dy[:, np.newaxis]), out=dx)
-    return dy, du
+    h -= spread * (du[:, np.newaxis] - a * dy[:, np.newaxis])
+    if len(dx):
+        dx[:] = h
+    return dy, du, weight @ h
 
 
 def complete(
