@@ -184,21 +184,22 @@ def test_each_compiled_sweep_does_what_numpy_does() -> None:
     a, q, dq, x, z, cross = (table() for _ in range(6))
     u, y, rest, bend, pull, idle = (column() for _ in range(6))
     open_ = (random.random((30, 3)) > 0.2).astype(float)
-    a, x, z, cross = a * open_, x * open_, np.where(open_ > 0, z, 1.0), cross * open_
+    a, x, z, cross = a * open_, x * open_, np.where(open_ > 0, z, 1.0), cross * open_  # as the search keeps them
     results = []
     for sweeps in (steps, fast):
         spread, tilt, dx, dz = (np.zeros((30, 3)) for _ in range(4))
         total_, centre, damp = sweeps.weigh(a, x, z, idle, bend, spread, tilt)
-        same = (0.3, cross.copy(), rest, bend, pull, spread, total_, centre, damp, dx)
-        dy, du = sweeps.respond(a, q, x, z, u, y, open_, *same)
-        first = dx.copy()
+        same = (0.3, cross.copy(), rest, bend, pull, spread, total_, centre, damp, idle, dx)
+        dy, du, taken = sweeps.respond(a, q, x, z, u, y, open_, *same)
+        first = np.append(dx, taken)
         lengths = sweeps.complete(
-            a, q, dq, x, z, u, y, open_, 0.3, cross, bend, spread, tilt, total_, centre, damp, dy, du, dx, dz
+            a, q, dq, x, z, u, y, open_, 0.3, cross, bend, spread, tilt, total_, centre, damp, idle, dy, du, dx, dz
         )
-        product = sweeps.product(x, dx, z, dz, open_, u, 0.4, 0.5)
         moved = cross.copy()
-        sweeps.recentre(x, dx, z, dz, open_, 0.4, 0.5, 0.1, 0.2, moved)
-        results.append([spread, tilt, total_, centre, damp, first, dy, du, dx, dz, lengths, product, moved])
+        sweeps.recentre(x, dx, z, dz, open_, 0.4, 0.1, 0.2, moved)
+        results.append(
+            [spread, tilt, total_, centre, damp, first, dy, du, dx, dz, lengths, sweeps.rents(a, q, y), moved]
+        )
     for one, other in zip(*results, strict=True):
         assert one == pytest.approx(other, rel=1e-11)
 
@@ -215,11 +216,14 @@ def test_one_job_and_one_pool_are_closed_forms() -> None:
     assert power.x == pytest.approx(rates[:, 0] ** -0.5 / (rates**-0.5).sum(), abs=1e-6)
 
 
-def test_where_there_is_room_for_all_prices_are_nothing() -> None:
-    program = total(np.random.default_rng(1).lognormal(0, 1, (40, 3)), 1, [50, 50, 50], 0.0)
+@pytest.mark.parametrize("exponent", [0.0, -1.0, 0.5, 1.0])
+def test_where_there_is_room_for_all_prices_are_nothing(exponent: float) -> None:
+    program = total(np.random.default_rng(1).lognormal(0, 1, (40, 3)), 1, [50, 50, 50], exponent)
     outcome = solved(program)
-    assert outcome.value == pytest.approx(float(np.log(program.highest_level).sum()), abs=1e-8)
-    assert np.abs(outcome.duals["capacity"]).max() <= 1e-8
+    assert isinstance(program.utility, Total)
+    assert outcome.value == pytest.approx(float(program.utility.value(program.highest_level).sum()), rel=1e-13)
+    assert outcome.bound == pytest.approx(outcome.value, rel=1e-13)
+    assert not outcome.duals["capacity"].any()
 
 
 def test_prices_are_what_one_more_gpu_is_worth() -> None:

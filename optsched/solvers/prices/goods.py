@@ -40,10 +40,11 @@ class Goods:
         priced = np.append(market.usage.T @ prices, 0.0)
         return np.asarray(priced[self.place])
 
-    def used(self, time: FloatArray) -> FloatArray:
-        """What all hold whose members spend this time in each place, shape (R,)."""
+    def used(self, time: FloatArray, by_place: FloatArray | None = None) -> FloatArray:
+        """What all hold whose members spend this time in each place, shape (R,); ``by_place`` is ``weight @ time``."""
         if self.market.good is not None:
-            return np.bincount(self.market.good, self.weight @ time, len(self.market.capacity)).astype(np.float64)
+            taken = self.weight @ time if by_place is None else by_place
+            return np.bincount(self.market.good, taken, len(self.market.capacity)).astype(np.float64)
         return np.asarray(self.market.usage @ self.columns(self.weight[:, np.newaxis] * time))
 
     def columns(self, parts: FloatArray) -> FloatArray:

@@ -41,14 +41,14 @@ from optsched.solvers.prices.steps_compiled import compiled
 
 log = logging.getLogger("optsched")
 
-EXACT = 1e-10
+EXACT = 1e-9
 """Gap at which the search ends, relative to what all levels together are worth at their slopes."""
 CLOSE = 1e-8
 """Gap that is good enough where rounding allows no less."""
 STEPS = 150
 STALLED = 6
 """Steps without a smaller gap, after which it gets no smaller."""
-CORRECTIONS = 2
+CORRECTIONS = 1
 """Gondzio's corrections of a step at most."""
 FIRST = 0.2
 """What all products are at first, in units of what the levels of a unit of weight are worth."""
@@ -161,10 +161,14 @@ class Interior:
         self.pairs = self.unit * float(self.weight @ (self.open.sum(axis=1) + 1.0) + self.weight.sum())
         shape = self.x.shape
         self._spread, self._tilt = np.empty(shape), np.empty(shape)
+        self._nothing, self._cross = np.zeros(shape), np.empty(shape)
         self._steps = [(np.empty(shape), np.empty(shape)) for _ in range(2)]
 
     def run(self) -> Balance:
         """Step until the gap is closed, or gets no smaller."""
+        if (plenty := self._plenty()) is not None:
+            self.best = plenty
+            return plenty
         since = 0
         while self.steps < STEPS and since < STALLED and self.best.gap > EXACT:
             if self._stop is not None and self._stop(self.best.value, self.best.bound):
@@ -178,6 +182,16 @@ class Interior:
             log.debug("prices: step %d, gap %.2g", self.steps, now.gap)
         return self.best
 
+    def _plenty(self) -> Balance | None:
+        """Everybody in the best place all the time, at no prices, where there is room for that."""
+        time = np.zeros_like(self.x)
+        time[np.arange(len(time)), self.a.argmax(axis=1)] = 1.0
+        if (self.goods.used(time) > self.capacity).any():
+            return None
+        slope = self.curve.slope(np.ones(len(time)))
+        value = float(self.weight @ self.curve.value(np.ones(len(time))))
+        return Balance(time, np.zeros_like(self.p), slope, slope, value, value, float(self.weight @ slope))
+
     def balance(self) -> Balance:
         """The allocation within time and capacity, and the bound of the prices and slopes."""
         goods, curve = self.goods, self.curve
@@ -185,8 +199,7 @@ class Interior:
         time *= goods.room(goods.used(time))
         level = np.einsum("kj,kj->k", self.a, time)
         value = float(self.weight @ curve.value(level))
-        most = (self.a * self.y[:, np.newaxis] - goods.costs(self.p)).max(axis=1, initial=0.0)
-        rent = np.maximum(most, 0.0)
+        rent = self._sweeps.rents(self.a, goods.costs(self.p), self.y)
         bound = float(self.p @ self.capacity) + float(self.weight @ (rent + curve.surplus(self.y)))
         scale = float(self.weight @ (self.y * level))
         return Balance(time, self.p, self.y, rent, value, bound, scale)
@@ -212,28 +225,35 @@ class Interior:
         def direction(at: int, aim: float, cross: FloatArray, cross_idle: FloatArray, cross_good: FloatArray) -> _Step:
             dx, dz = self._steps[at]
             rest = (aim * self.unit - cross_idle) / self.u - self.s - untimed
-            dy, du = self._sweeps.respond(
+            dy, du, taken = self._sweeps.respond(
                 self.a, q, self.x, self.z, self.u, self.y, self.open, aim * self.unit, cross, rest, bend, pull,
-                self._spread, total, centre, damp, dx,
+                self._spread, total, centre, damp, self.weight, dx if self.goods.market.good is None else dx[:0],
             )  # fmt: skip
             more = (aim * self.unit_good - cross_good) / self.p - self.c
-            dp = scale * cho_solve(factor, scale * (self.goods.used(dx) + more - unheld))
-            forth, back = self._sweeps.complete(
+            dp = scale * cho_solve(factor, scale * (self.goods.used(dx, taken) + more - unheld))
+            forth, back, *sums = self._sweeps.complete(
                 self.a, q, self.goods.costs(dp), self.x, self.z, self.u, self.y, self.open, aim * self.unit, cross,
-                bend, self._spread, self._tilt, total, centre, damp, dy, du, dx, dz,
+                bend, self._spread, self._tilt, total, centre, damp, self.weight, dy, du,
+                dx, dz,
             )  # fmt: skip
             ds = (aim * self.unit - cross_idle) / self.u - self.s - idle * du
             dc = more - self.c / self.p * dp
             forth = min(forth, _reach(self.s, ds), _reach(self.c, dc))
             back = min(back, _reach(self.u, du), _reach(self.p, dp), _reach(self.y, dy))
-            return _Step(dx, dz, dy, du, ds, dp, dc, min(1.0, forth, back))
+            first, second = (
+                inner + float(self.weight @ idle) + float(held)
+                for inner, idle, held in zip(
+                    sums, (self.s * du + self.u * ds, ds * du), (self.c @ dp + self.p @ dc, dc @ dp), strict=True
+                )
+            )
+            return _Step(dx, dz, dy, du, ds, dp, dc, min(1.0, forth, back), first, second)
 
-        zero, nothing = np.zeros_like(self.x), np.zeros_like(self.c)
-        plain = direction(0, 0.0, zero, np.zeros_like(tau), nothing)
-        at = self._products(_Step.none(self), 0.0)
-        ahead = self._products(plain, plain.length)
+        plain = direction(0, 0.0, self._nothing, np.zeros_like(tau), np.zeros_like(self.c))
+        at = float(self.weight @ (np.einsum("kj,kj,kj->k", self.x, self.z, self.open) + self.s * self.u))
+        at += float(self.c @ self.p)
+        ahead = at + plain.length * plain.first + plain.length**2 * plain.second
         aim = max((ahead / at) ** 3, 1e-12) * at / self.pairs
-        cross = plain.dx * plain.dz
+        cross = np.multiply(plain.dx, plain.dz, out=self._cross)
         cross_idle, cross_good = plain.ds * plain.du, plain.dp * plain.dc
         step = direction(1, aim, cross, cross_idle, cross_good)
         for _ in range(CORRECTIONS):
@@ -241,7 +261,7 @@ class Interior:
                 break
             goal = min(1.0, step.length + 0.3)
             low, high = 0.1 * aim * self.unit, 10.0 * aim * self.unit
-            self._sweeps.recentre(self.x, step.dx, self.z, step.dz, self.open, goal, goal, low, high, cross)
+            self._sweeps.recentre(self.x, step.dx, self.z, step.dz, self.open, goal, low, high, cross)
             cross_idle = cross_idle - _lack(self.s, step.ds, self.u, step.du, goal, low, high)
             low, high = 0.1 * aim * self.unit_good, 10.0 * aim * self.unit_good
             cross_good = cross_good - _lack(self.c, step.dc, self.p, step.dp, goal, low, high)
@@ -279,17 +299,13 @@ class Interior:
         """The largest distance of a slope from that of the utility at a level, in logarithms."""
         return float(np.abs(self.curve.pull(level, slope) / slope).max())
 
-    def _products(self, step: _Step, length: float) -> float:
-        """The sum of all products after a part of a step."""
-        inner = self._sweeps.product(self.x, step.dx, self.z, step.dz, self.open, self.weight, length, length)
-        idle = (self.s + length * step.ds) * (self.u + length * step.du)
-        goods = (self.c + length * step.dc) @ (self.p + length * step.dp)
-        return float(inner) + float(self.weight @ idle) + float(goods)
-
 
 @dataclass(frozen=True)
 class _Step:
-    """A direction, and how far it goes until something is 0 (1 at most)."""
+    """A direction, how far it goes until something is 0 (1 at most), and the sum of all products along it.
+
+    After the part l of the step that sum has grown by ``first`` l + ``second`` l^2.
+    """
 
     dx: FloatArray
     dz: FloatArray
@@ -299,11 +315,8 @@ class _Step:
     dp: FloatArray
     dc: FloatArray
     length: float
-
-    @classmethod
-    def none(cls, at: Interior) -> _Step:
-        """No step."""
-        return cls(at.x, at.z, at.y, at.u, at.s, at.p, at.c, 0.0)
+    first: float
+    second: float
 
 
 def _reach(value: FloatArray, change: FloatArray) -> float:

@@ -29,25 +29,30 @@ def weigh(
 def respond(
     a: FloatArray, q: FloatArray, x: FloatArray, z: FloatArray, u: FloatArray, y: FloatArray, open_: FloatArray,
     aim: float, cross: FloatArray, rest: FloatArray, bend: FloatArray, pull: FloatArray, spread: FloatArray,
-    total: FloatArray, centre: FloatArray, damp: FloatArray, dx: FloatArray,
-) -> tuple[FloatArray, FloatArray]:  # fmt: skip
-    """The step at unchanged prices: fills dx, returns dy and du."""
+    total: FloatArray, centre: FloatArray, damp: FloatArray, weight: FloatArray, dx: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray]:  # fmt: skip
+    """The step at unchanged prices: dy, du, and sum_k N_k dx_k, shape (w,); fills dx, unless that is empty."""
     h = (aim * open_ - cross) / z - x - spread * _error(a, q, z, u, y)
     summed = np.einsum("kj->k", h)
     tilted = np.einsum("kj,kj->k", a, h) - centre * summed
     dy = (pull + bend * (centre * rest - tilted)) * damp
     du = (summed + rest) / total + centre * dy
-    np.subtract(h, spread * (du[:, np.newaxis] - a * dy[:, np.newaxis]), out=dx)
-    return dy, du
+    h -= spread * (du[:, np.newaxis] - a * dy[:, np.newaxis])
+    if len(dx):
+        dx[:] = h
+    return dy, du, weight @ h
 
 
 def complete(
     a: FloatArray, q: FloatArray, dq: FloatArray, x: FloatArray, z: FloatArray, u: FloatArray, y: FloatArray,
     open_: FloatArray, aim: float, cross: FloatArray, bend: FloatArray, spread: FloatArray, tilt: FloatArray,
-    total: FloatArray, centre: FloatArray, damp: FloatArray, dy: FloatArray, du: FloatArray, dx: FloatArray,
-    dz: FloatArray,
-) -> tuple[float, float]:  # fmt: skip
-    """The step with prices that change: fills dx and dz, adds to dy and du; returns how far x and z may go."""
+    total: FloatArray, centre: FloatArray, damp: FloatArray, weight: FloatArray, dy: FloatArray, du: FloatArray,
+    dx: FloatArray, dz: FloatArray,
+) -> tuple[float, float, float, float]:  # fmt: skip
+    """The step with prices that change: fills dx and dz, adds to dy and du.
+
+    Returns how far x and z may go, and sum_k N_k sum_j of (x dz + z dx) and of dx dz.
+    """
     more = bend * damp * np.einsum("kj,kj->k", tilt, dq)
     dy += more
     du += centre * more - np.einsum("kj,kj->k", spread, dq) / total
@@ -59,25 +64,27 @@ def complete(
     with np.errstate(divide="ignore", invalid="ignore"):
         forward = float(np.where(open_ > 0, -dx / x, 0.0).max(initial=0.0))
     back = float((-dz / z).max(initial=0.0))
-    return 1.0 / max(forward, 1e-300), 1.0 / max(back, 1e-300)
-
-
-def product(
-    x: FloatArray, dx: FloatArray, z: FloatArray, dz: FloatArray, open_: FloatArray, weight: FloatArray, forth: float,
-    back: float,
-) -> float:  # fmt: skip
-    """sum_k N_k sum_j (x + forth dx) (z + back dz) over the open places."""
-    return float(weight @ np.einsum("kj,kj,kj->k", x + forth * dx, z + back * dz, open_))
+    first = float(weight @ (np.einsum("kj,kj->k", x, dz) + np.einsum("kj,kj->k", z, dx)))
+    second = float(weight @ np.einsum("kj,kj->k", dx, dz))
+    return 1.0 / max(forward, 1e-300), 1.0 / max(back, 1e-300), first, second
 
 
 def recentre(
-    x: FloatArray, dx: FloatArray, z: FloatArray, dz: FloatArray, open_: FloatArray, forth: float, back: float,
-    low: float, high: float, cross: FloatArray,
+    x: FloatArray, dx: FloatArray, z: FloatArray, dz: FloatArray, open_: FloatArray, length: float, low: float,
+    high: float, cross: FloatArray,
 ) -> None:  # fmt: skip
     """Take from ``cross`` what brings products that a longer step would leave too small or too large between both."""
-    reached = (x + forth * dx) * (z + back * dz)
+    reached = (x + length * dx) * (z + length * dz)
     lack = np.where(reached < low, low - reached, np.where(reached > high, np.maximum(high - reached, -high), 0.0))
     cross -= lack * open_
+
+
+def rents(a: FloatArray, q: FloatArray, y: FloatArray) -> FloatArray:
+    """max(0, max_j (a_j y - q_j))."""
+    most = np.zeros(len(a))
+    for j in range(a.shape[1]):
+        np.maximum(most, a[:, j] * y - q[:, j], out=most)
+    return most
 
 
 def _error(a: FloatArray, q: FloatArray, z: FloatArray, u: FloatArray, y: FloatArray) -> FloatArray:
