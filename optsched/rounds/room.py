@@ -80,7 +80,7 @@ class Room:
         elsewhere after all goes there.
         """
         loose = self._loose(row)
-        standing = self._standing([other for other in self.held if other not in set(loose)])
+        standing = self._beside(loose)
         bars = self.barred(np.array([row]))
         clearing = Clearing(
             self.classes, self.rows, row, standing, self._of(loose), self.constraints, bars[0] if bars else ()
@@ -104,7 +104,7 @@ class Room:
         """Where a row and those that go for it get GPUs, the first in the order first."""
         if self.running[gone].sum() > most:
             return None
-        standing = self._standing([other for other in self.held if other not in set(gone)])
+        standing = self._beside(gone)
         gpus: Held = {}
         for wanted in ([row], sorted(gone, key=lambda other: int(self.place[other]))):
             if wanted:
@@ -126,7 +126,10 @@ class Room:
             near |= needs_per_gpu(C, self.rows.column[rows])[1].any(axis=1)
         return [int(other) for other in rows[near & ~self.stuck[rows]]]
 
-    def _standing(self, rows: Sequence[int]) -> Standing:
+    def _beside(self, going: Sequence[int]) -> Standing:
+        """What stands beside rows that go."""
+        away = set(going)
+        rows = [other for other in self.held if other not in away]
         return self.firm.and_also(self._of(rows)) if rows else self.firm
 
     def _of(self, rows: Sequence[int]) -> Standing:
