@@ -138,8 +138,8 @@ def gangs_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     if len(gangs) > GANGS:  # the most frequent ones, still from small to large
         kept = sorted(sorted(range(len(gangs)), key=lambda row: -gangs[row].jobs)[: GANGS - 1])
         shown = [(gangs[row].name, gangs[row].jobs, gangs[row].gpu_hours) for row in kept]
-        shown = set(kept)
-        rest = [gangs[row] for row in range(len(gangs)) if row not in shown]
+        named = set(kept)
+        rest = [gangs[row] for row in range(len(gangs)) if row not in named]
         shown.append(("other", sum(part.jobs for part in rest), sum(part.gpu_hours for part in rest)))
     else:
         shown = [(part.name, part.jobs, part.gpu_hours) for part in gangs]
