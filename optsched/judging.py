@@ -65,16 +65,17 @@ def judged(
     stated = value if values.objective is None else values.objective
     y = None if y is None or y.shape != arrays.row_upper.shape or not np.isfinite(y).all() else without_noise(y, arrays)
     dual = arrays if dual is None else dual
-    bound = None if y is None else dual_bound(dual, y)
+    pulled = None if y is None else dual.pulled(y)
+    bound = None if y is None else dual_bound(dual, y, pulled)
     if y is not None and bound is not None and dual is arrays and proved_by_nothing(arrays, value, bound):
-        y, bound = np.zeros_like(y), value
+        y, bound, pulled = np.zeros_like(y), value, None
     source = proof = "dual"
     if bound is None:
         known = values.bound is not None and np.isfinite(values.bound)
         bound, source, proof = (values.bound, "solver", "claimed") if known else (None, "none", "none")
     certificate = certify_point(arrays, point, value, proof)
     if y is not None:
-        certificate = replace(certificate, residuals={**certificate.residuals, "duals": dual_residual(dual, y)})
+        certificate = replace(certificate, residuals={**certificate.residuals, "duals": dual_residual(dual, y, pulled)})
     duals = None if y is None else {block.name: y[block.slice] for block in arrays.rows}
     gap, noise = gap_of(value, bound), noise_of(arrays)
     if program is not None and duals is not None:

@@ -102,9 +102,9 @@ class LinearArrays:
         """A' y."""
         return np.asarray(self.A.T @ y)
 
-    def row_terms(self, x: FloatArray) -> FloatArray:
-        """|A| x."""
-        return np.asarray(self.magnitude @ x)
+    def activity_and_terms(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """A x, and |A| |x|."""
+        return self.activity(x), np.asarray(self.magnitude @ np.abs(x))
 
     def column_terms(self, y: FloatArray) -> FloatArray:
         """|A|' y."""

@@ -82,8 +82,8 @@ class LinearForm(Protocol):
     def pulled(self, y: FloatArray) -> FloatArray:
         """A' y."""
 
-    def row_terms(self, x: FloatArray) -> FloatArray:
-        """|A| x."""
+    def activity_and_terms(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """A x, and |A| |x|."""
 
     def column_terms(self, y: FloatArray) -> FloatArray:
         """|A|' y."""
@@ -189,21 +189,26 @@ class SmallestLevelForm:
 
     def activity(self, x: FloatArray) -> FloatArray:
         """A x."""
+        return self._joined(self._products(x), x, -1.0)
+
+    def activity_and_terms(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """A x, and |A| |x|."""
+        products, size = self._products(x), np.abs(x)
+        terms = products if (x >= 0).all() else self._products(size)
+        return self._joined(products, x, -1.0), self._joined(terms, size, 1.0)
+
+    def _products(self, x: FloatArray) -> list[FloatArray]:
         columns = self.program.classes.columns
-        parts = [np.asarray(block @ x[:columns]) for block in self._blocks]
-        parts[-1] = parts[-1] - self.program.classes.count * x[columns:]
-        return np.concatenate(parts)
+        return [np.asarray(block @ x[:columns]) for block in self._blocks]
+
+    def _joined(self, products: list[FloatArray], x: FloatArray, sign: float) -> FloatArray:
+        """Products of the blocks, with what the columns behind x do to the levels."""
+        behind = self.program.classes.count * x[self.program.classes.columns :]
+        return np.concatenate([*products[:-1], products[-1] + sign * behind])
 
     def pulled(self, y: FloatArray) -> FloatArray:
         """A' y."""
         return self._pulled(y, -1.0)
-
-    def row_terms(self, x: FloatArray) -> FloatArray:
-        """|A| x."""
-        columns = self.program.classes.columns
-        parts = [np.asarray(block @ x[:columns]) for block in self._blocks]
-        parts[-1] = parts[-1] + self.program.classes.count * x[columns:]
-        return np.concatenate(parts)
 
     def column_terms(self, y: FloatArray) -> FloatArray:
         """|A|' y."""

@@ -105,13 +105,8 @@ class LinearTotalForm(SmallestLevelForm):
         assert isinstance(utility, Total)
         return np.asarray(self.program.levels.T @ utility.weight)
 
-    def activity(self, x: FloatArray) -> FloatArray:
-        """A x."""
-        return np.concatenate([np.asarray(block @ x) for block in self._blocks])
-
-    def row_terms(self, x: FloatArray) -> FloatArray:
-        """|A| x."""
-        return self.activity(x)
+    def _joined(self, products: list[FloatArray], x: FloatArray, sign: float) -> FloatArray:
+        return np.concatenate(products)
 
     def _pulled(self, y: FloatArray, sign: float) -> FloatArray:
         parts = [np.asarray(block.T @ y[rows.slice]) for rows, block in zip(self.rows, self._blocks, strict=True)]

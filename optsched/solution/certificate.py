@@ -82,9 +82,9 @@ def row_violations(arrays: LinearForm, x: FloatArray) -> FloatArray:
 
     No absolute number is large or small here: a row may count GPUs, or steps/s of which there are 1e-9.
     """
-    activity = arrays.activity(x)
+    activity, terms = arrays.activity_and_terms(x)
     violation = np.maximum(np.maximum(arrays.row_lower - activity, activity - arrays.row_upper), 0.0)
-    size = np.maximum(arrays.row_terms(np.abs(x)), arrays.sizes)
+    size = np.maximum(terms, arrays.sizes)
     return np.asarray(np.divide(violation, size, out=np.where(violation > 0, np.inf, 0.0), where=size > 0))
 
 
@@ -110,14 +110,14 @@ def alike(value: float, other: float, tolerance: float, noise: float) -> bool:
     )
 
 
-def dual_bound(arrays: LinearForm, y: FloatArray) -> float | None:
+def dual_bound(arrays: LinearForm, y: FloatArray, pulled: FloatArray | None = None) -> float | None:
     """Rigorous bound on the optimum from row multipliers; None where a column without implied bound spoils it.
 
     Of columns without implied bound on a side, as programs from files have them, a reduced cost below `NOISE` counts as
     0: no floating-point duals make it 0 exactly. All columns of formulations have implied bounds.
 
     An upper bound when maximising, a lower one when minimising. ``y`` are derivatives of the optimum, so for a minimum
-    the signs of the derivation above are reversed.
+    the signs of the derivation above are reversed. ``pulled`` is A'y where that is known.
     """
     if not np.isfinite(y).all():
         return None
@@ -128,7 +128,9 @@ def dual_bound(arrays: LinearForm, y: FloatArray) -> float | None:
     side = np.where(multipliers > 0, arrays.row_upper, arrays.row_lower)
     active = multipliers != 0
     rows = float((multipliers[active] * side[active]).sum())
-    reduced = sign * arrays.cost - arrays.pulled(multipliers)
+    if pulled is None or not np.array_equal(multipliers, sign * y):
+        pulled = sign * arrays.pulled(multipliers)
+    reduced = sign * (arrays.cost - pulled)
     reach = np.where(reduced > 0, arrays.implied_upper, arrays.implied_lower)
     active = reduced != 0
     endless = active & np.isinf(reach)
@@ -146,20 +148,22 @@ def proved_by_nothing(arrays: LinearForm, value: float, bound: float) -> bool:
     return bound != value and value == arrays.offset and dual_bound(arrays, np.zeros(arrays.shape[0])) == value
 
 
-def dual_residual(arrays: LinearForm, y: FloatArray) -> float:
+def dual_residual(arrays: LinearForm, y: FloatArray, pulled: FloatArray | None = None) -> float:
     """Largest relative error in the signs of the duals: 0 if y is feasible in the dual program.
 
     A column without upper bound may have no positive reduced cost (when maximising), one without lower bound no
     negative one; likewise the duals of rows that lack a side. Implied bounds count for nothing here. Each error is
-    relative to the terms of its column, and these to at least a millionth of the largest in the program.
+    relative to the terms of its column, and these to at least a millionth of the largest in the program. ``pulled`` is
+    A'y where that is known.
     """
     sign = 1.0 if arrays.maximise else -1.0
     multipliers = sign * y
-    reduced = sign * arrays.cost - arrays.pulled(multipliers)
+    reduced = sign * (arrays.cost - (arrays.pulled(y) if pulled is None else pulled))
     columns = _wrong_sign(reduced, arrays.lower, arrays.upper)
-    size = np.abs(arrays.cost) + arrays.column_terms(np.abs(y))
-    rows = _wrong_sign(multipliers, arrays.row_lower, arrays.row_upper)
-    return max(_largest_ratio(columns, size), _largest_ratio(rows, np.abs(y)))
+    rows = _largest_ratio(_wrong_sign(multipliers, arrays.row_lower, arrays.row_upper), np.abs(y))
+    if not columns.any():
+        return rows
+    return max(_largest_ratio(columns, np.abs(arrays.cost) + arrays.column_terms(np.abs(y))), rows)
 
 
 def row_sign_error(arrays: LinearForm, y: FloatArray) -> float:

@@ -287,8 +287,9 @@ def test_the_form_without_a_matrix_is_that_of_the_lowered_program() -> None:
     random = np.random.default_rng(3)
     x, y = random.random(arrays.shape[1]), random.normal(size=arrays.shape[0])
     for ours, theirs in (
-        (form.activity(x), arrays.activity(x)), (form.pulled(y), arrays.pulled(y)),
-        (form.row_terms(x), arrays.row_terms(x)), (form.column_terms(np.abs(y)), arrays.column_terms(np.abs(y))),
+        *zip(form.activity_and_terms(x), arrays.activity_and_terms(x), strict=True), (form.pulled(y), arrays.pulled(y)),
+        *zip(form.activity_and_terms(-x), arrays.activity_and_terms(-x), strict=True),
+        (form.column_terms(np.abs(y)), arrays.column_terms(np.abs(y))),
         (form.largest_in_rows(x), arrays.largest_in_rows(x)), (form.row_lower, arrays.row_lower),
         (form.row_upper, arrays.row_upper), (form.implied_upper, arrays.implied_upper), (form.cost, arrays.cost),
     ):  # fmt: skip
