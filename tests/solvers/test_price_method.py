@@ -318,3 +318,19 @@ def test_limits_stop_it_with_what_there_is() -> None:
     assert 0 < stopped.value < stopped.bound
     late = solved(program, time=1e-3)
     assert late.values.termination in (Termination.TIME_LIMIT, Termination.OPTIMAL)
+
+
+def test_where_nothing_can_be_kept_it_is_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    numba = pytest.importorskip("numba")
+    from optsched.solvers.prices.compiling import compiler
+
+    plain = numba.njit
+
+    def nowhere(cache: bool = False, **options: Any) -> Any:
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return plain(**options)
+
+    monkeypatch.setattr(numba, "njit", nowhere)
+    made = compiler()
+    assert made is not None and made(lambda x: x + 1)(2) == 3

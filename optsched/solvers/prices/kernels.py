@@ -6,16 +6,14 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from optsched.solvers.prices.compiling import compiler
+
 
 @cache
 def compiled() -> Callable[..., tuple[float, float]] | None:
     """The compiled walk, or None without numba."""
-    try:
-        import numba
-    except ImportError:
-        return None
-    walk: Callable[..., tuple[float, float]] = numba.njit(cache=True, nogil=True)(_walk)
-    return walk
+    made = compiler()
+    return None if made is None else made(_walk)
 
 
 def _walk(

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from optsched.solvers.prices.compiling import compiler
+
 
 @cache
 def compiled() -> SimpleNamespace | None:
     """The compiled sweeps, under the names that they have in numpy; None without numba."""
-    try:
-        import numba
-    except ImportError:
+    made = compiler(fastmath={"contract", "nsz"})
+    if made is None:
         return None
     sweeps = (_weigh, _respond, _complete, _recentre, _rents)
-    made = numba.njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
     return SimpleNamespace(**{sweep.__name__[1:]: made(sweep) for sweep in sweeps})
 
 

@@ -1,0 +1,28 @@
+"""Compiling sweeps over classes where numba is installed (the extra ``fast``)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+log = logging.getLogger("optsched")
+
+
+def compiler(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
+    """What compiles a function, or None without numba; kept on disk where there is a folder that can be written."""
+    try:
+        import numba
+    except ImportError:
+        return None
+
+    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+        made: Callable[..., Any]
+        try:
+            made = numba.njit(cache=True, nogil=True, **options)(function)
+        except RuntimeError as error:  # neither the package's folder nor the user's cache can be written
+            log.info("compiled anew in every process: %s", error)
+            made = numba.njit(nogil=True, **options)(function)
+        return made
+
+    return compiled
