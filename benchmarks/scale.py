@@ -145,6 +145,7 @@ def main() -> None:
     parser.add_argument("sizes", nargs="*", default=SIZES, metavar="JOBSxPOOLS")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for each run of a rival")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--rival", action="append", choices=RIVALS, help="only these")
     parser.add_argument("--alone", action="store_true", help="no rivals")
     parser.add_argument("--picture", type=Path, metavar="FILE")
     given = parser.parse_args()
@@ -161,7 +162,7 @@ def main() -> None:
         gap = plain.result[1] / plain.result[0] - 1.0
         print(f"  {'prices, without numba':<24} {plain.seconds:9.3f} s {plain.megabytes:6.0f} MB   gap {gap:8.1e}   "
               f"{plain.seconds / found.seconds:.1f} times the time")  # fmt: skip
-        for name in () if given.alone else RIVALS:
+        for name in () if given.alone else given.rival or RIVALS:
             other = rival(name, jobs, pools, given.limit)
             if other is None or other.result[0] <= 0:
                 print(f"  {name:<24} nothing within {given.limit:g} s")
