@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
 from optsched.candidates import Absence, Candidates
 from optsched.candidates.resources import Resources
 from optsched.instance.cluster import PER_NODE
 from optsched.placement.needs import OWN, members, renewable_groups
 from optsched.rounds.view import View
+from optsched.warm_start import matched
 
 NOTHING = 1e-9
 """Part of the capacity of a resource that is none."""
@@ -45,7 +46,7 @@ def blocked(view: View, candidates: Candidates) -> BoolArray:
     """Mask of the jobs that every allocation leaves without any time: of something that they need nothing is left.
 
     Beside them no formulation can say anything of use: a smallest level is 0 whatever the others have, and a sum of
-    logarithms has no value. Who may share GPUs with a job that must not be stopped is none of them.
+    logarithms has no value. Who can join a job that must not be stopped needs only what that does not hold already.
     """
     jobs, columns, kinds = view.must, candidates.columns, candidates.kinds
     mask = np.zeros(len(jobs), bool)
@@ -55,10 +56,27 @@ def blocked(view: View, candidates: Candidates) -> BoolArray:
     gone = resources.renewable & (left_beside(view, jobs, resources) <= NOTHING * resources.capacity)
     if not gone.any():
         return mask
-    needs = np.asarray(candidates.usage[np.flatnonzero(gone)].sum(axis=0)).ravel() > 0
-    firm, able = np.zeros((2, len(kinds) + 1), bool)
-    firm[kinds.of_job[jobs]] = True
-    firm[-1] = False
-    open = ~needs | ((columns.partner >= 0) & (firm[columns.kind] | firm[columns.partner]))
-    able[columns.kind[open]] = able[columns.partner[open]] = True
+    usage = candidates.usage[np.flatnonzero(gone)].toarray()
+    needs = np.asarray((usage > 0).any(axis=0))
+    for side in (columns.kind, columns.partner):
+        pairs = np.flatnonzero(columns.partner >= 0)
+        host = _hosts(view, candidates, side[pairs], pairs)
+        pairs, host = pairs[host >= 0], host[host >= 0]
+        more = usage[:, pairs] - usage[:, host] > NOTHING * resources.capacity[gone, None]
+        needs[pairs] &= more.any(axis=0)
+    able = np.zeros(len(kinds) + 1, bool)
+    able[columns.kind[~needs]] = able[columns.partner[~needs]] = True
     return np.asarray((candidates.absence == Absence.PRESENT) & ~able[kinds.of_job] & ~jobs)
+
+
+def _hosts(view: View, candidates: Candidates, kind: IntArray, pairs: IntArray) -> IntArray:
+    """For columns of pairs, the column in which one of that kind runs alone that others can join; -1 for none."""
+    table, running, columns = view.instance.jobs_table, view.running, candidates.columns
+    hosts = np.flatnonzero(view.must & ~view.outside & ~view.together & (table.options < 0))
+    firm = np.stack([candidates.kinds.of_job[hosts], running.pool[hosts], running.gpus[hosts]])
+    alone = np.flatnonzero(columns.partner < 0)
+    known = np.stack([columns.kind[alone], columns.pool[alone], columns.gpus[alone]])
+    alone = alone[matched(firm, known) >= 0]
+    known = np.stack([columns.kind[alone], columns.pool[alone], columns.gpus[alone]])
+    place = matched(known, np.stack([kind, columns.pool[pairs], columns.gpus[pairs]]))
+    return gathered(alone, place, -1)

@@ -185,3 +185,21 @@ def test_no_more_jobs_are_stopped_or_moved_than_may_be(seed: int, formulation: s
 def pairs(held: dict[str, tuple[str, ...]]) -> set[frozenset[str]]:
     """Jobs that share GPUs."""
     return {frozenset((a, b)) for a in held for b in held if a < b and set(held[a]) & set(held[b])}
+
+
+@pytest.mark.parametrize("hinders", ["", "another pair", "too few CPUs"])
+def test_without_a_way_to_join_a_job_waits_without_a_claim(hinders: str) -> None:
+    document = host(1, 1 + (hinders == "too few CPUs"), {"cpus_per_node": 4})
+    document["workloads"] |= {"U": {"throughput": {"p0": 1.0}, "demand": {"cpu": 3}}}
+    document["workloads"]["W"]["demand"] = {"cpu": 1}
+    document["workloads"]["V"]["demand"] = {"cpu": 3}
+    document["colocation"].append({"workloads": ["W", "W"], "pool": "p0", "throughput": [0.5, 0.5]})
+    if hinders == "another pair":
+        document["jobs"].append({**document["jobs"][0], "id": "n"})
+    elif hinders:
+        there = {"pool": "p0", "gpus": ["p0-0/1"], "since": 0.0}
+        document["jobs"].append({**document["jobs"][0], "id": "n", "workload": "U", "running": there})
+    found = plans(document, 3, formulation="proportional-fairness")
+    assert rounds_of("j0", found) == (0 if hinders else 3)
+    told = "what it needs is held by jobs that cannot be preempted"
+    assert not hinders or found[0].decision(1).reason == told
