@@ -79,7 +79,7 @@ def judged(
     duals = None if y is None else {block.name: y[block.slice] for block in arrays.rows}
     gap, noise = gap_of(value, bound), noise_of(arrays)
     if program is not None and duals is not None:
-        noise = max(noise, program.worth_of_noise(duals))
+        noise += program.worth_of_noise(duals)
     problems = list(certificate.problems)
     accepted = max(OPTIMALITY, limits.gap or 0.0) if arrays.is_integer else OPTIMALITY
     claims = values.termination in CLAIMS

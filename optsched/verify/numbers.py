@@ -91,7 +91,7 @@ class Point:
         if blocks is None:
             return noise_of(self.arrays)
         duals = {name: np.array(block, np.float64) for name, block in blocks.items()}
-        return max(noise_of(self.arrays), self.program.worth_of_noise(duals))
+        return noise_of(self.arrays) + self.program.worth_of_noise(duals)
 
     def reported(self, value: float | None) -> float | None:
         """A value of the program as the file writes it."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import optsched
 from optsched.candidates import Classes
 from optsched.engine import Engine
 from optsched.errors import SolverUnavailable, UsageError
-from optsched.program import AllocationProgram, LexicographicMinimum, Minimum, Total
+from optsched.program import AllocationProgram, LexicographicMinimum, Minimum, SideRows, Total
 from optsched.registry import load_solver
 from optsched.solution import dual_bound
+from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers import Limits
 
 
@@ -105,3 +107,24 @@ def test_repair_keeps_time_and_capacity() -> None:
         assert (C.member @ x <= C.count + 1e-9).all() and (C.usage @ x <= C.capacity + 1e-9).all()
         feasible = x * 0.5 if not integral else x
         assert program.repaired(feasible) == pytest.approx(feasible)
+
+
+def test_what_slack_is_worth_counts_beside_rounding() -> None:
+    """a is to have all but the slack of the one GPU; the point leaves that slack to nobody, and duals are rounded."""
+    document = {
+        "format": "optsched-instance/1", "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 1}]},
+        "jobs": [{"id": name, "steps": 1.0, "throughput": {"p": rate}} for name, rate in (("a", 1.0), ("b", 1.5))],
+    }  # fmt: skip
+    C = optsched.compile(optsched.Instance.from_document(document)).classes(frozenset())
+    slack = np.array([2.0**-27])
+    side = SideRows("s", sp.csr_matrix([[1.0, 0.0]]), 1.0 - slack, np.array([np.inf]), str, slack=slack)
+    program = AllocationProgram(C, Minimum(), C.throughput, (side,))
+    arrays, x = program.to_linear().arrays, np.array([1.0, 0.0])
+    duals = {"time": [0.0, 0.0], "capacity": [1.5 + 1e-15], "s": [-1.5], "levels": [0.0, -1.0]}
+    y = np.concatenate([duals[block.name] for block in arrays.rows])
+    values = Values(Termination.OPTIMAL, PointStatus.FEASIBLE, PointStatus.FEASIBLE, x, y, objective=0.0)
+    engine = Engine(load_solver, "highs")
+    engine.open(arrays)
+    outcome = engine.certified(arrays, values, x, program.complete(x), 0.0, y, program=program)
+    assert outcome.bound is not None and outcome.bound > 1.5 * slack[0]
+    assert outcome.certificate.ok, outcome.certificate.problems
