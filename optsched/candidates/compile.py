@@ -18,6 +18,7 @@ from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.generate import gpu_memory, option_columns, pair_columns, rated_columns
 from optsched.candidates.kinds import Absence, Kinds, find_kinds
 from optsched.candidates.modelled_pairs import modelled_pairs
+from optsched.candidates.pair_table import PairTable, pair_table
 from optsched.candidates.resources import Resources, resource_rows
 from optsched.candidates.room_words import RoomWords
 from optsched.candidates.servers import server_columns
@@ -69,6 +70,8 @@ class Candidates:
     aggregate: bool = True
     not_meant: Mapping[str, BoolArray] = field(default_factory=dict)
     quantile: float | None = None
+    pairs: PairTable | None = None
+    """Pairs that can be made columns when they are asked for (`with_pairs`); None: all of them are columns."""
     _classes: dict[tuple[frozenset[str] | bytes, ...], Classes] = field(default_factory=dict, repr=False, compare=False)
 
     def classes(self, reads: frozenset[str], labels: Sequence[IntArray] = ()) -> Classes:
@@ -84,6 +87,17 @@ class Candidates:
     def per_job(self) -> Candidates:
         """The same candidates, but with every job a class of its own."""
         return replace(self, aggregate=False, _classes={})
+
+    def with_pairs(self, kind: IntArray, partner: IntArray, way: IntArray) -> Candidates:
+        """The same candidates with columns for these pairs of kinds in ways of ``pairs``; they replace those before."""
+        assert self.pairs is not None
+        first, second = np.minimum(kind, partner), np.maximum(kind, partner)
+        once = group_rows((first, second, way), len(way)).first
+        made = self.pairs.columns_of(first[once], second[once], way[once])
+        alone = self.columns.take(np.flatnonzero(self.columns.partner < 0))
+        both = KindColumns.concatenate([alone, made, self.dropped])
+        grown = _candidates(self.instance, self.kinds, both, self.later_nodes, self.pairs)
+        return replace(grown, aggregate=self.aggregate, not_meant=self.not_meant, quantile=self.quantile)
 
     def by_kind(self) -> Candidates:
         """The same candidates with equal jobs merged, whatever `per_job` said."""
@@ -248,15 +262,28 @@ _LEFT_OUT = {
 }
 
 
-def compile(instance: Instance, model: PerformanceModel, future: bool = False, later_nodes: bool = False) -> Candidates:
+def compile(
+    instance: Instance,
+    model: PerformanceModel,
+    future: bool = False,
+    later_nodes: bool = False,
+    pairs_on_demand: bool = False,
+) -> Candidates:
     """Make the candidates of an instance with the throughputs of a performance model.
 
     Jobs that have not arrived are left out, unless ``future``, and columns that fit only with nodes that are not
     available yet, unless ``later_nodes`` (for programs that plan ahead). The capacity is always that of now.
+
+    With ``pairs_on_demand`` pairs of jobs are no columns until `Candidates.with_pairs` asks for them.
     """
     kinds = find_kinds(instance, future)
     table = TableModel(instance.rates, instance, later_nodes)
     alone = rated_columns(instance, kinds, model, table, later_nodes)
+    if pairs_on_demand:
+        others = [option_columns(instance, kinds, table.sizes), server_columns(instance, kinds, table.sizes)]
+        other = KindColumns.concatenate(others)
+        pairs = pair_table(instance, kinds, model, table.sizes, alone, other, later_nodes)
+        return _candidates(instance, kinds, KindColumns.concatenate([alone, other]), later_nodes, pairs)
     stated = pair_columns(instance, kinds, table.sizes, later_nodes)
     everything = KindColumns.concatenate(
         [
@@ -270,16 +297,18 @@ def compile(instance: Instance, model: PerformanceModel, future: bool = False, l
     return _candidates(instance, kinds, everything, later_nodes)
 
 
-def _candidates(instance: Instance, kinds: Kinds, everything: KindColumns, later_nodes: bool) -> Candidates:
+def _candidates(
+    instance: Instance, kinds: Kinds, everything: KindColumns, later_nodes: bool, pairs: PairTable | None = None
+) -> Candidates:
     dropped = everything.take(np.flatnonzero(everything.drop != Drop.KEPT))
     kept = everything.take(np.flatnonzero(everything.drop == Drop.KEPT))
     order = np.lexsort(
         (kept.servers, kept.workers, kept.option, kept.nodes, kept.gpus, kept.pool, kept.partner, kept.kind)
     )
     columns = kept.take(order)
-    resources, usage = resource_rows(instance, kinds, columns)
+    rows = resource_rows(instance, kinds, columns) if pairs is None else pairs.usage_rows(instance, columns)
     configuration, configurations = _intern_configurations(instance, columns)
-    return Candidates(instance, kinds, columns, configuration, configurations, resources, usage, dropped, later_nodes)
+    return Candidates(instance, kinds, columns, configuration, configurations, *rows, dropped, later_nodes, pairs=pairs)
 
 
 def _intern_configurations(instance: Instance, columns: KindColumns) -> tuple[np.ndarray, Configurations]:
