@@ -29,6 +29,14 @@ class Duals:
             levels = np.maximum(-blocks["levels"], 0.0)
         return cls(np.maximum(blocks["time"], 0.0), np.maximum(blocks["capacity"], 0.0), levels)
 
+    def towards(self, other: Duals, part: float) -> Duals:
+        """A point between these and others."""
+        return Duals(
+            (1 - part) * self.time + part * other.time,
+            (1 - part) * self.capacity + part * other.capacity,
+            (1 - part) * self.levels + part * other.levels,
+        )
+
     def rows(self, program: AllocationProgram) -> FloatArray:
         """The way back: derivatives, row by row."""
         levels = [] if isinstance(program.utility, Total) else [-self.levels]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -38,6 +40,14 @@ class Master:
         if total <= 0:  # nothing is known of the levels: any multipliers will do
             return Duals(duals.time, duals.capacity, np.full(len(count), 1.0 / count.sum()))
         return Duals(duals.time / total, duals.capacity / total, duals.levels / total)
+
+    def priced(self, duals: Duals, nothing: float) -> tuple[Duals, Pairs]:
+        """Duals raised to a feasible point of the dual of the whole program, and pairs that are worth a column.
+
+        Pairs worth less than a part ``nothing`` of the largest multiplier of a time row are not.
+        """
+        most, found = self.pricing.best(duals, nothing * float(duals.time.max(initial=0.0)))
+        return replace(duals, time=duals.time + np.maximum(most / 2, self.excess(duals))), found
 
     def excess(self, duals: Duals) -> FloatArray:
         """Most that a column alone of each class is worth, at least 0: rounding of the solver's duals; shape (K,)."""

@@ -20,6 +20,8 @@ from optsched.program.utility import Total
 
 AT_MOST = 2
 """Partners of a class in a way that are handed out by rank, each of another sort."""
+LONELY = 0.1
+"""Part of what its best partner is worth that those of its rank must be, lest a class is offered the best one too."""
 ROUNDING = 1e-12
 """Relative difference of levels from throughputs times numbers."""
 
@@ -135,7 +137,7 @@ class PairPricing:
     def best(self, duals: Duals, above: float) -> tuple[FloatArray, Pairs]:
         """`excess`, and pairs of each class in each way that are worth more than a value.
 
-        Partners are matched by rank; the best one is taken where these are worth less than half of it.
+        Partners are matched by rank; the best one is taken where these are worth less than a part of it (`LONELY`).
         """
         most, parts = np.zeros(len(self.classes)), []
         for way in self.ways:
@@ -148,7 +150,7 @@ class PairPricing:
             take = min(AT_MOST, matched.shape[1])
             sorts = np.argpartition(-matched, take - 1, axis=1)[:, :take]
             worth = matched[rows[:, None], sorts] - price
-            lonely = np.flatnonzero((highest > above) & (worth.max(axis=1) < highest / 2))
+            lonely = np.flatnonzero((highest > above) & (worth.max(axis=1) < LONELY * highest))
             a = np.concatenate([np.repeat(rows, take), lonely])
             b = np.concatenate([other[rows[:, None], sorts].ravel(), partner[lonely, top[lonely]]])
             worth = np.concatenate([worth.ravel(), highest[lonely]])
