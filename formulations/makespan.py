@@ -38,6 +38,7 @@ class Makespan(Formulation):
     name = "makespan"
     reads = frozenset({"steps_left", "gang"})
     sense = "min"
+    generates_columns = True
     objective_words = "makespan, s"
 
     class Options(FormulationOptions):

@@ -45,6 +45,7 @@ class MaxMinFairness(Formulation):
     name = "max-min-fairness"
     reads = frozenset({"weight", "gang"})
     sense = "max"
+    generates_columns = True
     objective_words = "smallest normalised throughput per GPU and weight"
 
     class Options(FormulationOptions):

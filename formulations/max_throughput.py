@@ -33,6 +33,7 @@ class MaxThroughput(Formulation):
     name = "max-throughput"
     reads = frozenset({"gang"})
     sense = "max"
+    generates_columns = True
     objective_words = "total throughput, steps/s"
 
     class Options(FormulationOptions):

@@ -64,6 +64,7 @@ def solve(
     solver_options: Mapping[str, Any] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     prove: bool = False,
+    generate_columns: bool = False,
     on_log: Callable[[str], None] | None = None,
     options: Mapping[str, Any] | None = None,
     **more_options: Any,
@@ -103,6 +104,9 @@ def solve(
     prove : bool
         Try claims of optimality again with another solver or search (`optsched.proof`); the certificate then says
         ``cross-checked``.
+    generate_columns : bool
+        Leave pairs of jobs that share GPUs to column generation (`optsched.decomposition`): only those that are worth
+        it become columns, and the bound is that of all pairs. For thousands of different jobs.
     options, **more_options
         Options of the formulation; ``options`` also takes names that are parameters here.
 
@@ -127,7 +131,12 @@ def solve(
     chosen = make_formulation(formulation, {**(options or {}), **more_options}, in_force, extend)
     if given.kind not in chosen.accepts:
         raise UsageError(f"{formulation} takes {', '.join(sorted(chosen.accepts))}, not {given.kind}")
-    candidates = instance if isinstance(instance, Candidates) else compile_for(chosen, instance, model)
+    if isinstance(instance, Candidates):
+        if generate_columns:
+            raise UsageError("generate_columns needs an instance: candidates have the columns that they have")
+        candidates = instance
+    else:
+        candidates = compile_for(chosen, instance, model, generate_columns)
     if not classes:
         candidates = candidates.per_job()
     compiled = time.perf_counter()

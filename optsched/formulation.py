@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Candidates, Classes
+from optsched.decomposition import generate_columns
 from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.formulation_options import ConstraintOptions, FormulationOptions, options_from
@@ -31,6 +32,7 @@ from optsched.solution import (
     Status,
     Termination,
 )
+from optsched.solution.figures import by_class, by_job
 from optsched.solution.plan import LinearPlan, Plan
 from optsched.solution.stage import Stage
 from optsched.staging import solve_allocation
@@ -111,6 +113,8 @@ class Formulation(ABC):
     """Whether it has a program over fractions of time, to which side constraints can add rows."""
     leaves_idle: ClassVar[bool] = False
     """Whether GPUs that its allocation leaves over are meant to stay idle: they cost money, or the order says so."""
+    generates_columns: ClassVar[bool] = False
+    """Whether pairs of jobs can be left to column generation: levels are throughputs times numbers of the jobs."""
     objective_words: ClassVar[str] = "objective"
     """What the objective is, with its unit."""
 
@@ -229,7 +233,7 @@ class Formulation(ABC):
     def solve(self, candidates: Candidates, engine: Engine) -> Solution:
         """Build, solve and certify."""
         started = time.perf_counter()
-        C = self.classes(candidates)
+        C, on_demand = self.classes(candidates), candidates.pairs is not None
         candidates = C.candidates  # a formulation may have admitted or dropped columns
         try:
             program = self.program(C)
@@ -241,6 +245,10 @@ class Formulation(ABC):
         if not isinstance(program, AllocationProgram):
             planned = solve_plan(engine, program)
             return self.solution(candidates, program, planned.outcome, engine, planned.schedule)
+        if on_demand:
+            made = generate_columns(engine, program, self.program)
+            solution = self.solution(made.program.classes.candidates, made.program, made.outcome, engine)
+            return replace(solution, pairs_made=made.count)
         answer = solve_allocation(engine, program)
         return self.solution(candidates, answer.program, answer.outcome, engine, stages=answer.stages)
 
@@ -357,26 +365,6 @@ def _refuse_stranded(program: AllocationProgram, all_must_run: bool) -> None:
         conflicts.append(Conflict("side", -1, f"{C.job_name(k)} is left nowhere to run: {told}"))
     if conflicts:
         raise Infeasible(conflicts)
-
-
-def by_job(C: Classes, figures: Mapping[str, FloatArray]) -> dict[str, dict[str, float]]:
-    """Figures of classes as figures of jobs, by name; those that are infinite are left out."""
-    names, jobs = C.instance.jobs_table.names, np.flatnonzero(C.of_job >= 0)
-    return {
-        name: {
-            names[job]: float(value)
-            for job, value in zip(jobs.tolist(), figure[C.of_job[jobs]], strict=True)
-            if np.isfinite(value)
-        }
-        for name, figure in figures.items()
-    }
-
-
-def by_class(C: Classes, figures: Mapping[str, Mapping[str, float]]) -> dict[str, FloatArray]:
-    """Figures of jobs, by name, as figures of classes: those of the first job; NaN where there is none."""
-    names = C.instance.jobs_table.names
-    first = [names[job] for job in C.first.tolist()]
-    return {name: np.array([figure.get(job, np.nan) for job in first], np.float64) for name, figure in figures.items()}
 
 
 def nothing_to_decide(program: AllocationProgram | Plan) -> bool:

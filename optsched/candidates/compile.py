@@ -19,6 +19,7 @@ from optsched.candidates.generate import gpu_memory, option_columns, pair_column
 from optsched.candidates.kinds import Absence, Kinds, find_kinds
 from optsched.candidates.merging import build_classes
 from optsched.candidates.modelled_pairs import modelled_pairs
+from optsched.candidates.pair_table import PairTable, pair_table
 from optsched.candidates.resources import Resources, resource_rows
 from optsched.candidates.room_words import RoomWords
 from optsched.candidates.servers import server_columns
@@ -72,6 +73,8 @@ class Candidates:
     aggregate: bool = True
     not_meant: Mapping[str, BoolArray] = field(default_factory=dict)
     quantile: float | None = None
+    pairs: PairTable | None = None
+    """Pairs that can be made columns when they are asked for (`with_pairs`); None: all of them are columns."""
     _classes: dict[tuple[frozenset[str] | bytes, ...], Classes] = field(default_factory=dict, repr=False, compare=False)
 
     def classes(self, reads: frozenset[str], labels: Sequence[IntArray] = ()) -> Classes:
@@ -87,6 +90,17 @@ class Candidates:
     def per_job(self) -> Candidates:
         """The same candidates, but with every job a class of its own."""
         return replace(self, aggregate=False, _classes={})
+
+    def with_pairs(self, kind: IntArray, partner: IntArray, way: IntArray) -> Candidates:
+        """The same candidates with columns for these pairs of kinds in ways of ``pairs``; they replace those before."""
+        assert self.pairs is not None
+        first, second = np.minimum(kind, partner), np.maximum(kind, partner)
+        once = group_rows((first, second, way), len(way)).first
+        made = self.pairs.columns_of(first[once], second[once], way[once])
+        alone = self.columns.take(np.flatnonzero(self.columns.partner < 0))
+        both = KindColumns.concatenate([alone, made])
+        grown = _candidates(self.instance, self.kinds, both, self.dropped, self.later_nodes, self.pairs)
+        return replace(grown, aggregate=self.aggregate, not_meant=self.not_meant, quantile=self.quantile)
 
     def by_kind(self) -> Candidates:
         """The same candidates with equal jobs merged, whatever `per_job` said."""
@@ -253,23 +267,58 @@ _LEFT_OUT = {
 }
 
 
-def compile(instance: Instance, model: PerformanceModel, future: bool = False, later_nodes: bool = False) -> Candidates:
+def compile(
+    instance: Instance,
+    model: PerformanceModel,
+    future: bool = False,
+    later_nodes: bool = False,
+    pairs_on_demand: bool = False,
+) -> Candidates:
     """Make the candidates of an instance with the throughputs of a performance model.
 
     Jobs that have not arrived are left out, unless ``future``, and columns that fit only with nodes that are not
     available yet, unless ``later_nodes`` (for programs that plan ahead). The capacity is always that of now.
+
+    With ``pairs_on_demand`` pairs of jobs are no columns until `Candidates.with_pairs` asks for them.
     """
     kinds = find_kinds(instance, future)
+    if pairs_on_demand:
+        return _candidates(instance, kinds, *_columns_but_pairs(instance, kinds, model, later_nodes))
     return _candidates(instance, kinds, *_every_column(instance, kinds, model, later_nodes), later_nodes)
+
+
+def _columns_but_pairs(
+    instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
+) -> tuple[KindColumns, KindColumns, bool, PairTable]:
+    table, alone, dropped = _rated(instance, kinds, model, later_nodes)
+    parts = [option_columns(instance, kinds, table.sizes), server_columns(instance, kinds, table.sizes)]
+    others = KindColumns.concatenate(parts)
+    pairs = pair_table(instance, kinds, model, table.sizes, alone, others, later_nodes)
+    return *_sorted_out(alone, dropped, others), later_nodes, pairs
+
+
+def _rated(
+    instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
+) -> tuple[TableModel, KindColumns, KindColumns]:
+    """The table, and the columns of jobs alone on GPUs: those that are kept, and those that are dropped."""
+    table = TableModel.again(model, instance, later_nodes)
+    counts = kinds.counts(int(table.sizes.gpus.max()), table, complete=only_table(model))
+    most = len(counts[0]) * len(instance.cluster.pools)
+    return table, *sifted(rated_columns(instance, kinds, model, table, counts, later_nodes), most)
+
+
+def _sorted_out(alone: KindColumns, dropped: KindColumns, others: KindColumns) -> tuple[KindColumns, KindColumns]:
+    """What is kept of all columns, and what is dropped."""
+    keep = others.drop == Drop.KEPT
+    both = ((alone, others.take(keep)), (dropped, others.take(~keep)))
+    kept, dropped = (KindColumns.concatenate(parts) for parts in both)
+    return kept, dropped
 
 
 def _every_column(
     instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
 ) -> tuple[KindColumns, KindColumns]:
-    table = TableModel.again(model, instance, later_nodes)
-    counts = kinds.counts(int(table.sizes.gpus.max()), table, complete=only_table(model))
-    most = len(counts[0]) * len(instance.cluster.pools)
-    alone, dropped = sifted(rated_columns(instance, kinds, model, table, counts, later_nodes), most)
+    table, alone, dropped = _rated(instance, kinds, model, later_nodes)
     stated = pair_columns(instance, kinds, table.sizes, later_nodes)
     others = KindColumns.concatenate(
         [
@@ -279,14 +328,16 @@ def _every_column(
             server_columns(instance, kinds, table.sizes),
         ]
     )
-    keep = others.drop == Drop.KEPT
-    both = ((alone, others.take(keep)), (dropped, others.take(~keep)))
-    kept, dropped = (KindColumns.concatenate(parts) for parts in both)
-    return kept, dropped
+    return _sorted_out(alone, dropped, others)
 
 
 def _candidates(
-    instance: Instance, kinds: Kinds, kept: KindColumns, dropped: KindColumns, later_nodes: bool
+    instance: Instance,
+    kinds: Kinds,
+    kept: KindColumns,
+    dropped: KindColumns,
+    later_nodes: bool,
+    pairs: PairTable | None = None,
 ) -> Candidates:
     place = kept.way if is_range(kept.ways.rank, len(kept.ways)) else kept.ways.rank[kept.way]
     keys = (kept.kind, kept.partner, place, kept.option, kept.workers, kept.servers)
@@ -294,8 +345,8 @@ def _candidates(
     configuration, configurations = _intern_configurations(instance, columns)
     ways = Ways(configurations.pool, configurations.gpus, configurations.nodes, configurations.share)
     columns = replace(columns, way=configuration, ways=ways)
-    resources, usage = resource_rows(instance, kinds, columns)
-    return Candidates(instance, kinds, columns, configuration, configurations, resources, usage, dropped, later_nodes)
+    rows = resource_rows(instance, kinds, columns) if pairs is None else pairs.usage_rows(instance, columns)
+    return Candidates(instance, kinds, columns, configuration, configurations, *rows, dropped, later_nodes, pairs=pairs)
 
 
 def _intern_configurations(instance: Instance, columns: KindColumns) -> tuple[np.ndarray, Configurations]:

@@ -196,13 +196,17 @@ def option_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
     return columns
 
 
-def pair_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes, later_nodes: bool) -> KindColumns:
+def pair_columns(
+    instance: Instance, kinds: Kinds, sizes: PoolSizes, later_nodes: bool, among: IntArray | None = None
+) -> KindColumns:
     """Columns of co-located pairs: entries by workload give every pair of kinds, entries by job win over them.
 
     An entry that states its nodes wins over one that leaves them to be the fewest.
 
     Both jobs hold the same GPUs, so both must be able to run on that count. Two jobs of one workload (or kind) cannot
     be told apart, so each gets the mean of the entry's two rates. A kind of one job is not paired with itself.
+
+    Entries by workload pair only the kinds ``among`` these, if given, which are sorted.
     """
     if not instance.colocation:
         return KindColumns.none()
@@ -215,7 +219,7 @@ def pair_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes, later_nodes
     rows = np.flatnonzero((here >= 0).all(axis=1))
     parts.append((rows, here[rows, 0], here[rows, 1]))
 
-    generated = np.flatnonzero(kinds.options < 0)
+    generated = np.flatnonzero(kinds.options < 0) if among is None else among[kinds.options[among] < 0]
     order = generated[np.argsort(kinds.workload[generated], kind="stable")]
     workload = kinds.workload[order]
     wanted = np.array([entry.workloads for entry in by_workload], np.int64).reshape(-1, 2)

@@ -70,10 +70,15 @@ def modelled_pairs(
     return drop_roomless(columns, instance, kinds, later_nodes)
 
 
+def pairable(alone: KindColumns) -> IntArray:
+    """Rows of columns alone that a model of pairs may put two by two."""
+    fits = (alone.drop == Drop.KEPT) & (alone.option < 0) & (alone.workers == 0) & (alone.gpus > 0)
+    return np.flatnonzero(fits & (alone.share == 1))
+
+
 def _pairs(kinds: Kinds, alone: KindColumns) -> tuple[IntArray, IntArray]:
     """Rows of columns alone, two by two, that are in the same configuration; the lower kind first."""
-    fits = (alone.drop == Drop.KEPT) & (alone.option < 0) & (alone.workers == 0) & (alone.gpus > 0)
-    rows = np.flatnonzero(fits & (alone.share == 1))
+    rows = pairable(alone)
     rows = rows[np.lexsort((alone.kind[rows], alone.nodes[rows], alone.gpus[rows], alone.pool[rows]))]
     same = group_rows((alone.pool[rows], alone.gpus[rows], alone.nodes[rows]), len(rows))
     start = np.zeros(len(rows), bool)

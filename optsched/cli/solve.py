@@ -63,6 +63,14 @@ def solve(
         str | None,
         typer.Option(metavar="FILE", help="Solution (json) or point (.sol) to start from.", rich_help_panel=SOLVER),
     ] = None,
+    generate_columns: Annotated[
+        bool,
+        typer.Option(
+            "--generate-columns",
+            help="Make columns only of pairs of jobs that are worth it; the optimum is the same.",
+            rich_help_panel=SOLVER,
+        ),
+    ] = False,
     require_optimal: Annotated[
         bool,
         typer.Option("--require-optimal", help="Exit 5 if optimality is not proven.", rich_help_panel=SOLVER),
@@ -112,12 +120,14 @@ def solve(
         from optsched.cli.program_solution import check_options, solve_file
 
         check_options(problem, duals, output)
+        if generate_columns:
+            raise UsageError(f"--generate-columns needs an instance: {problem.instance} is a program")
         if cut is not None or place:
             raise UsageError(f"--rounds and --place need an instance: {problem.instance} is a program")
         solution: Any = solve_file(shell, problem.instance, search, start)
     else:
         chosen = replace(problem, formulation=problem.formulation or DEFAULT)
-        solution = solved(shell, chosen, search, start=start)
+        solution = solved(shell, chosen, search, start=start, generate_columns=generate_columns)
         if cut is not None and solution.allocation is not None and solution.certificate.ok:
             with progress(shell, "cutting into rounds"):
                 solution = cut(solution, search)

@@ -156,7 +156,11 @@ class PairPrediction:
 
 @runtime_checkable
 class ColocatingModel(Protocol):
-    """A performance model that also knows how much two jobs on the same GPUs slow each other down."""
+    """A performance model that also knows how much two jobs on the same GPUs slow each other down.
+
+    One whose fractions depend on the workloads of the two jobs and the configuration alone may say so by an attribute
+    ``pairs_by_workload = True``: pairs are then looked at by workload where columns are generated.
+    """
 
     def pair_fractions(
         self,

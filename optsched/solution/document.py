@@ -58,6 +58,8 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
     }
     if solution.figures:
         document["figures"] = {name: dict(figure) for name, figure in solution.figures.items()}
+    if solution.pairs_made is not None:
+        document["pairs_made"] = solution.pairs_made._asdict()
     if solution.stages:
         rows = sum(sum(map(len, stage.duals.values())) for stage in solution.stages if stage.duals is not None)
         document["stages"] = [stage.to_record(all_duals or rows <= DUAL_ROWS) for stage in solution.stages]
@@ -181,6 +183,13 @@ class PlacementRow(_Model):
     reason: str | None = None
 
 
+class PairsMadeDocument(_Model):
+    """How many pairs of jobs were made columns, of how many."""
+
+    made: Annotated[int, Field(ge=0)]
+    possible: Annotated[int, Field(ge=0)]
+
+
 class StageDocument(_Model):
     """A program that was solved before the last one."""
 
@@ -220,6 +229,7 @@ class SolutionDocument(_Model):
     metrics: dict[str, Any]
     timings: dict[str, Number]
     figures: dict[str, dict[str, Number]] | None = None
+    pairs_made: PairsMadeDocument | None = None
     stages: list[StageDocument] | None = None
     schedule: list[ScheduleRow] | None = None
     rounds: RoundsDocument | None = None

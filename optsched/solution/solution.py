@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,6 +51,13 @@ class SolverRecord:
     rebuilt: tuple[str, ...] = ()
     gap: float | None = None
     """The relative gap that was asked for: up to it a solution may be called optimal."""
+
+
+class PairsMade(NamedTuple):
+    """Pairs of classes that were made columns, of those that could be."""
+
+    made: int
+    possible: int
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,8 @@ class Solution:
         Figures of each job in the words of the formulation, as the normalised throughput of water filling.
     stages : tuple of Stage
         Programs that were solved before the last one, whose optima it keeps.
+    pairs_made : PairsMade or None
+        How many pairs of jobs were made columns, where columns were generated; the bound is that of all pairs.
     """
 
     candidates: Candidates
@@ -123,6 +132,7 @@ class Solution:
     placement: Placement | None = None
     figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     stages: tuple[Stage, ...] = ()
+    pairs_made: PairsMade | None = None
 
     @property
     def instance(self) -> Instance:

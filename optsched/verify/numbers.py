@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.decomposition import Duals
 from optsched.errors import OptschedError
 from optsched.instance.reading import join, listed
 from optsched.program import AllocationProgram, LinearArrays
@@ -82,7 +83,12 @@ class Point:
     @cached_property
     def bound(self) -> float | None:
         """Bound of the program that the duals of the file prove."""
-        return None if self.duals is None else dual_bound(self.dual, self.duals)
+        bound = None if self.duals is None else dual_bound(self.dual, self.duals)
+        pricing = self.subject.pricing
+        if bound is None or pricing is None or self.duals is None:
+            return bound
+        blocks = {block.name: self.duals[block.slice] for block in self.arrays.rows}
+        return bound + pricing.left_out(Duals.of(blocks, self.program))
 
     @cached_property
     def noise(self) -> float:

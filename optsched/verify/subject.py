@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from optsched.assembly import compile_for, own_constraints
 from optsched.candidates import Candidates, Classes
+from optsched.decomposition import PairPricing, with_pairs
 from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, Infeasible, SideConstraint, nothing_to_decide
@@ -25,6 +26,7 @@ from optsched.solution.document import SolutionDocument
 from optsched.solution.plan import Plan
 from optsched.solvers import Limits
 from optsched.verify.findings import Findings
+from optsched.verify.generated import pairs_in
 from optsched.verify.stages import settle
 
 LARGEST_SEED = 2**31 - 1
@@ -51,6 +53,8 @@ class Subject:
     candidates: Candidates
     built: Classes
     program: AllocationProgram | Plan | None
+    pricing: PairPricing | None = None
+    """Of all pairs of jobs, where the file has only the columns that were generated and are in use."""
 
     @property
     def instance(self) -> Instance:
@@ -88,17 +92,28 @@ def rebuild(
     formulation = _formulation(document, instance, findings)
     if formulation is None:
         return None
-    candidates = compile_for(formulation, instance, model)
+    made = document.pairs_made
+    try:
+        candidates = compile_for(formulation, instance, model, made is not None)
+    except UsageError as error:
+        findings.add("pairs_made", str(error))
+        return None
     if not document.classes:
         candidates = candidates.per_job()
     try:
         classes = formulation.classes(candidates)
         program = _program(formulation, classes)
+        pricing = None
+        if isinstance(program, AllocationProgram) and made is not None and not nothing_to_decide(program):
+            pricing = PairPricing.of(program)
+            findings.same("pairs_made.possible", made.possible, pricing.count, "the pairs of this instance")
+            classes = with_pairs(pricing, pairs_in(document, pricing))
+            program = _program(formulation, classes)
         if isinstance(program, AllocationProgram) and not nothing_to_decide(program) and formulation.sense != "rule":
             program = settle(document, program, findings)
             if program is None:
                 return None
-        subject = Subject(document, formulation, candidates, classes, program)
+        subject = Subject(document, formulation, candidates, classes, program, pricing)
         if subject.closed_form:
             _ = subject.again  # may refuse as well: a rule takes no side constraints
     except UsageError as error:

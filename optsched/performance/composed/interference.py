@@ -42,6 +42,7 @@ class Interference(WrappedModel):
     """
 
     name = "interference"
+    pairs_by_workload = True
 
     def __init__(self, instance: Instance, base: PerformanceModel, pairs: PairModel) -> None:
         super().__init__(base)

@@ -1,0 +1,267 @@
+"""Pairs that are not columns yet: what two sorts of jobs make of a configuration that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.candidates.columns import Drop, KindColumns
+from optsched.candidates.generate import drop_unfit, pair_columns
+from optsched.candidates.kinds import Kinds
+from optsched.candidates.modelled_pairs import GAIN, pairable
+from optsched.candidates.resources import Resources, resource_rows
+from optsched.candidates.room import drop_roomless
+from optsched.errors import InvalidInput, UsageError
+from optsched.instance import Instance
+from optsched.performance import Configurations, Feasibility, PerformanceModel, PoolSizes
+from optsched.performance.composed import colocating
+
+MOST_CELLS = 50_000_000
+"""Ways x sorts x sorts that a table holds, at most."""
+STEP = 1_000_000
+"""Cells that a model of pairs is asked for at a time."""
+
+
+@dataclass(frozen=True)
+class PairTable:
+    """The columns of pairs that can be made: W ways (pool, GPUs, nodes) x S sorts x S sorts.
+
+    Kinds of a sort differ in nothing but their rates alone, as far as sharing GPUs goes. In way w a kind a of sort A
+    runs beside any kind of sort B at
+
+        alone[a, w] fraction[w, A, B] + stated[w, A, B]     steps/s
+
+    of which one is 0: models of pairs say fractions, instances state rates. A pair of sorts with a fraction is a column
+    only for kinds that both have a column alone in the way.
+
+    Attributes
+    ----------
+    kinds : Kinds
+    sort : IntArray, shape (kinds,)
+    pool, gpus, nodes : IntArray, shape (W,)
+    row : IntArray, shape (kinds, W)
+        Row of ``columns`` that a kind has alone in a way, -1 for none.
+    allowed, modelled : BoolArray, shape (W, S, S)
+        Symmetric: which sorts can share GPUs in a way, and of which of them a model says fractions.
+    fraction, stated : FloatArray, shape (W, S, S)
+    log_sd : FloatArray, shape (W, S, S)
+    source : NDArray[uint8], shape (W, S, S)
+    columns : KindColumns
+        All columns without a partner.
+    beside : KindColumns
+        For every sort and way in which it can share GPUs what it would hold alone: decides which resources have rows.
+    needs : FloatArray, shape (W, S, R)
+        What a kind of a sort holds of each resource in a way; GPUs are held once by the two together and not counted.
+    """
+
+    kinds: Kinds
+    sort: IntArray
+    pool: IntArray
+    gpus: IntArray
+    nodes: IntArray
+    row: IntArray
+    allowed: BoolArray
+    modelled: BoolArray
+    fraction: FloatArray
+    stated: FloatArray
+    log_sd: FloatArray
+    source: NDArray[np.uint8]
+    columns: KindColumns
+    beside: KindColumns
+    needs: FloatArray
+
+    @property
+    def ways(self) -> int:
+        """W."""
+        return len(self.pool)
+
+    def rate(self, kind: IntArray, partner: IntArray, way: IntArray) -> FloatArray:
+        """steps/s of kinds beside others in ways; elementwise."""
+        cell = (way, self.sort[kind], self.sort[partner])
+        return self.rate_alone(kind, way) * self.fraction[cell] + self.stated[cell]
+
+    def rate_alone(self, kind: IntArray, way: IntArray | int) -> FloatArray:
+        """steps/s that kinds have alone in ways, 0 for none; elementwise."""
+        row = self.row[kind, way]
+        return np.where(row >= 0, np.append(self.columns.rate, 0.0)[row], 0.0)
+
+    def can_share(self, kind: IntArray, partner: IntArray, way: IntArray) -> BoolArray:
+        """Whether two kinds can share GPUs in ways; elementwise."""
+        cell = (way, self.sort[kind], self.sort[partner])
+        seated = (self.row[kind, way] >= 0) & (self.row[partner, way] >= 0)
+        return self.allowed[cell] & (seated | ~self.modelled[cell])
+
+    def usage(self, kind: IntArray, partner: IntArray, way: IntArray) -> FloatArray:
+        """What pairs of kinds hold of each resource in ways, shape (pairs, R)."""
+        held: FloatArray = self.needs[way, self.sort[kind]] + self.needs[way, self.sort[partner]]
+        held[np.arange(len(way)), self.pool[way]] += self.gpus[way]
+        return held
+
+    def columns_of(self, kind: IntArray, partner: IntArray, way: IntArray) -> KindColumns:
+        """The columns of pairs of kinds, the lower kind first, that can share GPUs in these ways."""
+        cell = (way, self.sort[kind], self.sort[partner])
+        modelled, alone = self.modelled[cell], self.columns
+        log_sd, source = np.append(alone.log_sd, 0.0), np.append(alone.source, 0)
+        a, b = self.row[kind, way], self.row[partner, way]
+        return KindColumns.make(
+            kind, self.pool[way], self.gpus[way], self.nodes[way],
+            partner=partner,
+            rate=self.rate(kind, partner, way),
+            partner_rate=self.rate(partner, kind, way),
+            log_sd=np.where(modelled, np.hypot(np.maximum(log_sd[a], log_sd[b]), self.log_sd[cell]), 0.0),
+            source=np.where(modelled, np.maximum(np.maximum(source[a], source[b]), self.source[cell]), 0),
+        )  # fmt: skip
+
+    def find(self, pool: IntArray, gpus: IntArray, nodes: IntArray) -> IntArray:
+        """The way of each configuration, -1 for none."""
+        both = [np.concatenate(part) for part in ((self.pool, pool), (self.gpus, gpus), (self.nodes, nodes))]
+        same = group_rows(both, len(both[0]))
+        way = same.first[same.inverse[self.ways :]] if len(pool) else pool
+        return np.where(way < self.ways, way, -1)
+
+    def usage_rows(self, instance: Instance, columns: KindColumns) -> tuple[Resources, sp.csr_matrix]:
+        """Resources and their use by some columns; the rows are those that all possible columns have."""
+        resources, usage = resource_rows(instance, self.kinds, KindColumns.concatenate([columns, self.beside]))
+        return resources, sp.csr_matrix(usage.tocsc()[:, : len(columns)])
+
+
+def pair_table(
+    instance: Instance,
+    kinds: Kinds,
+    model: PerformanceModel,
+    sizes: PoolSizes,
+    alone: KindColumns,
+    others: KindColumns,
+    later_nodes: bool = False,
+) -> PairTable:
+    """What `pair_columns` and `modelled_pairs` would make columns of, without making them.
+
+    Parameters
+    ----------
+    alone : KindColumns
+        Columns that a performance model may pair (`rated_columns`), those that were dropped too.
+    others : KindColumns
+        All further columns without a partner.
+
+    Raises
+    ------
+    InvalidInput
+        If the table would have more than `MOST_CELLS` cells.
+    """
+    pairs = colocating(model)
+    sort = _sorts(instance, kinds, pairs is not None and not getattr(pairs, "pairs_by_workload", False))
+    sorts = int(sort.max(initial=-1)) + 1
+    first = np.full(sorts, len(kinds), np.int64)
+    np.minimum.at(first, sort, np.arange(len(kinds), dtype=np.int64))
+
+    told = pair_columns(instance, kinds, sizes, later_nodes, among=_first_two(sort, sorts))
+    columns = KindColumns.concatenate([alone, others])
+    columns = columns.take(np.flatnonzero(columns.drop == Drop.KEPT))
+    seats = pairable(columns) if pairs is not None else np.zeros(0, np.int64)
+    both = [np.concatenate([getattr(told, name), getattr(columns, name)[seats]]) for name in ("pool", "gpus", "nodes")]
+    ways = group_rows(both, len(both[0]))
+    pool, gpus, nodes = (column[ways.first] for column in both)
+    shape = (len(ways), sorts, sorts)
+    if np.prod(shape, dtype=np.float64) > MOST_CELLS:
+        raise InvalidInput(
+            "performance",
+            f"{sorts:,} sorts of jobs that share GPUs in {len(ways):,} configurations",
+            f"at most {MOST_CELLS:,} pairs of sorts; jobs of fewer workloads, or of fewer GPU counts, make fewer",
+        )
+    row = np.full((len(kinds), len(ways)), -1, np.int64)
+    row[columns.kind[seats], ways.inverse[len(told) :]] = seats
+    allowed, modelled, known = (np.zeros(shape, bool) for _ in range(3))
+    fraction, stated, log_sd = (np.zeros(shape) for _ in range(3))
+    source = np.zeros(shape, np.uint8)
+
+    way = ways.inverse[: len(told)]
+    for one, other, rate in ((told.kind, told.partner, told.rate), (told.partner, told.kind, told.partner_rate)):
+        cell = (way, sort[one], sort[other])
+        known[cell], allowed[cell] = True, told.drop == Drop.KEPT
+        stated[cell] = np.where(told.drop == Drop.KEPT, rate, 0.0)
+
+    if pairs is not None:
+        seated = np.zeros((sorts, len(ways)), bool)
+        np.logical_or.at(seated, sort, row >= 0)
+        table = Configurations(pool, gpus, nodes, np.ones(len(ways)), np.zeros(len(ways), np.int64))
+        for w, a, b in _cells(seated, known):
+            said = pairs.pair_fractions(kinds.batch, table, first[a], first[b], w)
+            _refuse_lopsided(said.first, said.second, a == b)
+            rows = KindColumns.make(first[a], pool[w], gpus[w], nodes[w], partner=first[b])
+            rows = drop_roomless(drop_unfit(rows, instance, kinds, sizes), instance, kinds, later_nodes)
+            use = (said.feasible == Feasibility.OK) & (said.first + said.second > 1 + GAIN) & (rows.drop == Drop.KEPT)
+            for cell, part in (((w, a, b), said.first), ((w, b, a), said.second)):
+                allowed[cell], modelled[cell] = use, use
+                fraction[cell], log_sd[cell], source[cell] = np.where(use, part, 0.0), said.log_sd, said.source
+
+    _refuse_bare(instance, kinds, columns, np.any(allowed & ~modelled, axis=(0, 2))[sort])
+    w, a = np.nonzero(allowed.any(axis=2))
+    beside = KindColumns.make(first[a], pool[w], gpus[w], nodes[w])
+    resources, usage = resource_rows(instance, kinds, KindColumns.concatenate([columns, beside]))
+    held = usage.tocsc()[:, len(columns) :].T.toarray()
+    held[np.arange(len(w)), pool[w]] -= gpus[w]
+    needs = np.zeros((len(ways), sorts, len(resources)))
+    needs[w, a] = held
+    return PairTable(
+        kinds, sort, pool, gpus, nodes, row, allowed, modelled, fraction, stated, log_sd, source, columns, beside, needs
+    )
+
+
+def _sorts(instance: Instance, kinds: Kinds, apart: bool) -> IntArray:
+    """Sort of each kind; all of them differ where ``apart``. Kinds of jobs that the instance names are sorts alone."""
+    number = np.arange(len(kinds), dtype=np.int64)
+    if apart:
+        return number
+    jobs = [job for entry in instance.colocation if entry.jobs is not None for job in entry.jobs]
+    named = np.zeros(len(kinds) + 1, bool)
+    named[kinds.of_job[jobs]] = True
+    decisive = [
+        kinds.workload, kinds.options < 0, kinds.law, kinds.gpus_min, kinds.gpus_max, kinds.levels,
+        np.where(named[:-1], number, -1),
+    ]  # fmt: skip
+    return group_rows(decisive, len(kinds)).inverse.astype(np.int64)
+
+
+def _first_two(sort: IntArray, sorts: int) -> IntArray:
+    """The first two kinds of each sort: enough to tell what any two of its kinds make of a configuration."""
+    order = np.argsort(sort, kind="stable")
+    start = np.searchsorted(sort[order], np.arange(sorts))
+    second = np.minimum(start + 1, len(order) - 1)
+    return np.unique(np.concatenate([order[start], order[second][sort[order[second]] == np.arange(sorts)]]))
+
+
+def _cells(seated: BoolArray, known: BoolArray) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
+    """(way, sort, sort) of the cells that nothing is known of, the lower sort first, a part at a time."""
+    for way in range(seated.shape[1]):
+        here = np.flatnonzero(seated[:, way])
+        step = max(1, STEP // max(1, len(here)))
+        for start in range(0, len(here), step):
+            some = here[start : start + step]
+            a, b = np.nonzero((some[:, None] <= here[None, :]) & ~known[way][np.ix_(some, here)])
+            yield np.full(len(a), way, np.int64), some[a], here[b]
+
+
+def _refuse_bare(instance: Instance, kinds: Kinds, columns: KindColumns, paired: BoolArray) -> None:
+    """Programs start with the columns of jobs alone, so every job needs one."""
+    alone = np.zeros(len(kinds), bool)
+    alone[columns.kind] = True
+    bare = np.flatnonzero(paired & ~alone)
+    if len(bare):
+        name = instance.jobs_table.names[int(kinds.first[bare[0]])]
+        raise UsageError(f"columns are generated only for jobs that can run alone, which job {name} cannot")
+
+
+def _refuse_lopsided(first: FloatArray, second: FloatArray, alike: BoolArray) -> None:
+    """Two jobs of one sort cannot be told apart, so neither may be slowed more than the other."""
+    wrong = np.flatnonzero(alike & (first != second))
+    if len(wrong):
+        raise InvalidInput(
+            "performance",
+            f"a model that says {first[wrong[0]]:g} and {second[wrong[0]]:g} of two jobs of one workload side by side",
+            "one fraction for both, where columns of pairs are generated",
+        )

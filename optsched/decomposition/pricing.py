@@ -1,0 +1,198 @@
+"""Pricing of pairs: of all columns that could be made, which are worth most at the duals of a program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.candidates import Classes
+from optsched.candidates.pair_table import PairTable
+from optsched.decomposition.duals import Duals
+from optsched.decomposition.pairs import Pairs
+from optsched.decomposition.way import Way
+from optsched.errors import UsageError
+from optsched.program import AllocationProgram, Minimum
+from optsched.program.utility import Total
+
+AT_MOST = 2
+"""Partners of a class in a way that are handed out by rank, each of another sort."""
+LONELY = 0.1
+"""Part of what its best partner is worth that those of its rank must be, lest a class is offered the best one too."""
+ROUNDING = 1e-12
+"""Relative difference of levels from throughputs times numbers."""
+
+
+@dataclass(frozen=True)
+class PairPricing:
+    """Prices every pair of classes that could share GPUs, without a column for any.
+
+    A pair of classes a and b in way w of the table is worth, at duals (u, p, y),
+
+        y_a level_a(w, b) + y_b level_b(w, a) - u_a - u_b - p usage(w, a, b)
+
+    where level_a depends on the sort of b alone, and p usage is the price of the GPUs and a part of each of the two.
+
+    Attributes
+    ----------
+    program : AllocationProgram
+        Of jobs alone.
+    table : PairTable
+    scale : FloatArray, shape (K,)
+        Level of a class per steps/s that it gets.
+    """
+
+    program: AllocationProgram
+    table: PairTable
+    scale: FloatArray
+
+    @classmethod
+    def of(cls, program: AllocationProgram) -> PairPricing:
+        """Of a program whose classes have pairs on demand, and no columns of pairs.
+
+        Raises
+        ------
+        UsageError
+            If pairs are no longer on demand, or columns cannot be priced by the levels of jobs alone.
+        """
+        utility = program.utility
+        linear = isinstance(utility, Total) and utility.function == "linear"
+        plain = linear or (isinstance(utility, Minimum) and utility.delay is None)
+        why = (
+            "jobs are whole" if program.integral
+            else "side constraints have rows" if program.side
+            else "there are rows of one's own (extend)" if program.extend is not None
+            else "the utility is another one" if not plain
+            else "an option changes which columns there are" if program.classes.candidates.pairs is None
+            else None
+        )  # fmt: skip
+        if why is not None:
+            raise UsageError(f"columns are generated for a smallest level or a total of levels, not where {why}")
+        assert program.classes.candidates.pairs is not None
+        return cls(program, program.classes.candidates.pairs, _level_scale(program))
+
+    @property
+    def classes(self) -> Classes:
+        """The classes."""
+        return self.program.classes
+
+    @cached_property
+    def kind(self) -> IntArray:
+        """Kind of each class."""
+        return self.classes.candidates.kinds.of_job[self.classes.first]
+
+    @cached_property
+    def ways(self) -> tuple[Way, ...]:
+        """The ways in which some classes can share GPUs."""
+        return tuple(way for way in map(self._way, range(self.table.ways)) if len(way.classes))
+
+    @cached_property
+    def count(self) -> int:
+        """Columns of pairs that could be made."""
+        return sum(way.count for way in self.ways)
+
+    @cached_property
+    def highest(self) -> float:
+        """No level in a pair is above this."""
+        return max((float(way.level.max(initial=0.0)) for way in self.ways), default=0.0)
+
+    def levels(self, pairs: Pairs) -> tuple[FloatArray, FloatArray]:
+        """Levels that a unit of each pair gives to its two classes."""
+        a, b = self.kind[pairs.first], self.kind[pairs.second]
+        first = self.scale[pairs.first] * self.table.rate(a, b, pairs.way)
+        return first, self.scale[pairs.second] * self.table.rate(b, a, pairs.way)
+
+    def possible(self, first: IntArray, second: IntArray, way: IntArray) -> Pairs:
+        """Those of these pairs of classes that can be made, each once and in order; ways below 0 are none."""
+        first, second = np.minimum(first, second), np.maximum(first, second)
+        fits = (way >= 0) & ((first != second) | (self.classes.count[first] > 1))
+        fits &= self.table.can_share(self.kind[first], self.kind[second], way)
+        return Pairs(first, second, way, np.zeros(len(way))).take(np.flatnonzero(fits)).ordered()
+
+    def excess(self, duals: Duals) -> FloatArray:
+        """Most that any pair of each class is worth, at least 0; shape (K,).
+
+        With u raised by half of it no pair of all that could be made is worth anything: a point of the dual of the
+        whole program.
+        """
+        most = np.zeros(len(self.classes))
+        for way in self.ways:
+            value, _ = way.best(way.parts(duals))
+            most[way.classes] = np.maximum(most[way.classes], value.max(axis=1) - self._price(way, duals))
+        return most
+
+    def left_out(self, duals: Duals) -> float:
+        """What all pairs together can add to a bound that duals prove for the columns of a program without them.
+
+        sum_c d_c x_c <= sum_k n_k v_k / 2  over pairs c of value d_c, where v_k is the largest value of class k; and
+        where the duals of the levels make less than 1, what a level beyond those of jobs alone adds.
+        """
+        C = self.classes
+        short = 0.0 if isinstance(self.program.utility, Total) else max(0.0, 1.0 - float(C.count @ duals.levels))
+        return float(C.count @ self.excess(duals)) / 2 + short * self.highest
+
+    def best(self, duals: Duals, above: float) -> tuple[FloatArray, Pairs]:
+        """`excess`, and pairs of each class in each way that are worth more than a value.
+
+        Partners are matched by rank; the best one is taken where these are worth less than a part of it (`LONELY`).
+        """
+        most, parts = np.zeros(len(self.classes)), []
+        for way in self.ways:
+            price, part = self._price(way, duals), way.parts(duals)
+            value, partner = way.best(part)
+            rows, top = np.arange(len(way.classes)), value.argmax(axis=1)
+            highest = value[rows, top] - price
+            most[way.classes] = np.maximum(most[way.classes], highest)
+            matched, other = way.matched(part)
+            take = min(AT_MOST, matched.shape[1])
+            sorts = np.argpartition(-matched, take - 1, axis=1)[:, :take]
+            worth = matched[rows[:, None], sorts] - price
+            lonely = np.flatnonzero((highest > above) & (worth.max(axis=1) < LONELY * highest))
+            a = np.concatenate([np.repeat(rows, take), lonely])
+            b = np.concatenate([other[rows[:, None], sorts].ravel(), partner[lonely, top[lonely]]])
+            worth = np.concatenate([worth.ravel(), highest[lonely]])
+            use = np.flatnonzero(worth > above)
+            one, two = way.classes[a[use]], way.classes[b[use]]
+            number = np.full(len(use), way.number, np.int64)
+            parts.append(Pairs(np.minimum(one, two), np.maximum(one, two), number, worth[use]))
+        return most, Pairs.concatenate(parts).ordered()
+
+    def _price(self, way: Way, duals: Duals) -> float:
+        return float(self.table.gpus[way.number] * duals.capacity[self.table.pool[way.number]])
+
+    def _way(self, number: int) -> Way:
+        table = self.table
+        sort = table.sort[self.kind]
+        allowed, modelled = table.allowed[number], table.modelled[number]
+        seated = table.row[self.kind, number] >= 0
+        stated = (allowed & ~modelled).any(axis=1)[sort]  # these need no column alone
+        here = np.flatnonzero(allowed.any(axis=1)[sort] & (seated | stated))
+        here = here[np.argsort(sort[here], kind="stable")]
+        sorts, start, group = np.unique(sort[here], return_index=True, return_inverse=True)
+        cell = np.ix_(sort[here], sorts)
+        rate = table.rate_alone(self.kind[here], number)[:, None] * table.fraction[number][cell]
+        return Way(
+            number=number,
+            classes=here,
+            group=group.astype(np.int64),
+            start=start.astype(np.int64),
+            level=self.scale[here][:, None] * (rate + table.stated[number][cell]),
+            barred=~allowed[cell] | (modelled[cell] & ~seated[here][:, None]),
+            single=self.classes.count[here] == 1,
+            needs=table.needs[number][sort[here]],
+        )
+
+
+def _level_scale(program: AllocationProgram) -> FloatArray:
+    """Level of each class per steps/s, shape (K,); raises `UsageError` where levels are something else."""
+    C, levels = program.classes, program.levels.tocsc()
+    some = np.flatnonzero(C.alone & (C.rate_a > 0))
+    scale = np.zeros(len(C))
+    scale[C.class_a[some]] = np.asarray(levels[C.class_a[some], some]).ravel() / C.rate_a[some]
+    off = abs(levels - sp.diags_array(scale) @ C.throughput)
+    if off.nnz and off.max() > ROUNDING * abs(levels).max():
+        raise UsageError("columns are generated only where the level of a job is its throughput times a number")
+    return scale
