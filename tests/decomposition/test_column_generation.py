@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 import optsched
 from optsched.assembly import compile, make_formulation, make_model
 from optsched.candidates import Candidates
+from optsched.cli.main import main
 from optsched.decomposition import Duals, PairPricing
 from optsched.errors import UsageError
 from optsched.performance import Feasibility, PairPrediction
@@ -56,6 +59,7 @@ def packed(seed: int, jobs: int = 12, elastic: bool = False, stated: bool = True
     if stated:
         colocation += [
             {"workloads": ["w0", "w1"], "pool": "p", "gpus": 1, "throughput": [1.3, 0.9]},
+            {"workloads": ["w0", "w3"], "pool": "q", "gpus": 1, "throughput": [1.8, 1.1]},
             {"workloads": ["w2", "w2"], "pool": "q", "gpus": 2, "throughput": [2.0, 1.0]},
             {"jobs": ["j0", "j1"], "pool": "q", "gpus": 1, "throughput": [1.5, 2.5]},
         ]
@@ -174,8 +178,9 @@ def test_any_duals_bound_the_whole_program(seed: int) -> None:
         assert told + pricing.left_out(duals) >= full.objective
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_most_that_a_pair_is_worth_is_that_of_all_columns(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(12))
+def test_the_most_that_a_pair_is_worth_is_that_of_all_columns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optsched.decomposition.pricing.LONELY", 2.0)  # the best partner of each is always offered
     full, pricing = full_and_pricing(seed)
     rng = np.random.default_rng(seed)
     assert full.allocation is not None
@@ -192,6 +197,11 @@ def test_the_most_that_a_pair_is_worth_is_that_of_all_columns(seed: int) -> None
     told, found = pricing.best(duals, 0.0)
     assert told == pytest.approx(most, abs=1e-12)
     assert len(found) and found.value.max() == pytest.approx(most.max(), abs=1e-12)
+    assert len(pricing.possible(found.first, found.second, found.way)) == len(found)
+    best = np.zeros(len(C))
+    for side in (found.first, found.second):
+        np.maximum.at(best, side, found.value)
+    assert best == pytest.approx(most, abs=1e-12)
 
 
 @pytest.mark.parametrize("work", [1, 3, 10, 30])
@@ -280,3 +290,22 @@ def test_a_job_that_runs_only_beside_others_is_refused() -> None:
     document["colocation"].append({"jobs": ["j2", "shy"], "pool": "p", "gpus": 1, "throughput": [1.0, 1.0]})
     with pytest.raises(UsageError, match="only for jobs that can run alone, which job shy cannot"):
         optsched.solve(optsched.Instance.from_document(document), generate_columns=True)
+
+
+# --- the command line -----------------------------------------------------------------------------------------------
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    instance, plan = tmp_path / "packed.json", tmp_path / "plan.json"
+    instance.write_text(json.dumps(packed(4, jobs=30)))
+    assert main(["solve", str(instance), "--generate-columns", "-v", "-o", str(plan)]) == 0
+    told = capsys.readouterr().err
+    assert "made columns: value" in told and "in use" in told
+    assert main(["verify", str(instance), str(plan)]) == 0
+    capsys.readouterr()
+    assert main(["solve", str(instance), "-f", "water-filling", "--generate-columns"]) == 2
+    assert "water-filling generates no columns" in capsys.readouterr().err
+    program = tmp_path / "program.mps"
+    program.write_text("NAME\n")
+    assert main(["solve", str(program), "--generate-columns"]) == 2
+    assert "--generate-columns needs an instance" in capsys.readouterr().err
