@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from importlib.metadata import version
 from typing import ClassVar
 
@@ -11,11 +10,10 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.errors import SolverUnavailable
 from optsched.program import AllocationProgram, LinearArrays, Minimum, Total
-from optsched.solution.values import PointStatus, Termination, Values
-from optsched.solvers.base import PROGRESS_EVERY, Capability, Limits, Progress, Session, Solver
-from optsched.solvers.interrupt import interrupt_flag
-from optsched.solvers.prices.market import WIDEST, market_of
-from optsched.solvers.prices.smallest_level import Equilibrium, Search
+from optsched.solution.values import Values
+from optsched.solvers.base import Capability, Limits, Session, Solver
+from optsched.solvers.prices.market import WIDEST
+from optsched.solvers.prices.minimum_utility import solve_minimum
 from optsched.solvers.prices.total_utility import refuses_total, solve_total
 
 
@@ -66,58 +64,4 @@ class Prices(Solver):
             raise SolverUnavailable(f"solver prices cannot take this program: {why}")
         if isinstance(program.utility, Total):
             return solve_total(program, limits)
-        began = last = time.perf_counter()
-        market = market_of(program)
-        asked = 0
-
-        def stop(level: float, bound: float) -> bool:
-            nonlocal last, asked
-            now, asked = time.perf_counter(), asked + 1
-            if limits.on_progress is not None and now - last > PROGRESS_EVERY:
-                last = now
-                limits.on_progress(Progress(now - began, level * market.unit, bound * market.unit, f"pass {asked}"))
-            late = limits.time is not None and now - began > limits.time
-            worn = limits.work is not None and asked >= limits.work
-            return late or worn or interrupted.is_set()
-
-        with interrupt_flag() as interrupted:
-            if market.highest <= 0:  # somebody can have nothing at all
-                found = _nothing(program)
-            else:
-                search = Search(market, None if start is None else start[market.row], stop)
-                search.run()
-                found = search.equilibrium()
-            ended = _termination(found, limits, interrupted.is_set(), time.perf_counter() - began, asked)
-        y = np.zeros(len(program.classes) * 2 + len(program.classes.capacity))
-        y[: len(found.rent)] = found.rent
-        y[len(found.rent) + market.row] = found.prices
-        y[len(y) - len(found.slope) :] = -found.slope
-        return Values(
-            ended, PointStatus.FEASIBLE, PointStatus.FEASIBLE, np.append(found.x, found.level), y, found.level,
-            found.bound, iterations=found.passes, seconds=time.perf_counter() - began,
-            words=f"{found.passes} passes, {found.rounds} rounds, gap {max(found.bound / found.level - 1.0, 0.0):.1g}"
-            if found.level > 0 else "the level 0",
-        )  # fmt: skip
-
-
-def _nothing(program: AllocationProgram) -> Equilibrium:
-    """The equilibrium where the highest level of a class is 0."""
-    C = program.classes
-    slope = np.zeros(len(C))
-    held = int(program.highest_level.argmin())
-    slope[held] = 1.0 / C.count[held]
-    limited = int(np.isfinite(C.capacity).sum())
-    return Equilibrium(0.0, 0.0, np.zeros(C.columns), np.zeros(limited), slope, np.zeros(len(C)), 0, 0, True)
-
-
-def _termination(found: Equilibrium, limits: Limits, interrupted: bool, seconds: float, asked: int) -> Termination:
-    """Why the search ended."""
-    if found.finished:
-        return Termination.OPTIMAL
-    if interrupted:
-        return Termination.INTERRUPTED
-    if limits.time is not None and seconds > limits.time:
-        return Termination.TIME_LIMIT
-    if limits.work is not None and asked >= limits.work:
-        return Termination.WORK_LIMIT
-    return Termination.IMPRECISE
+        return solve_minimum(program, limits, start)
