@@ -220,6 +220,22 @@ def test_who_can_have_nothing_makes_the_level_zero() -> None:
     assert (outcome.value, outcome.bound, outcome.status) == (0.0, 0.0, Status.OPTIMAL)
 
 
+@pytest.mark.parametrize("need", [1.0, 1e-6])
+def test_who_needs_what_there_is_none_of_makes_the_level_zero(need: float) -> None:
+    option = {"pool": "p", "gpus": 1, "throughput": 2.0, "uses": {"licence": need}}
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {
+            "pools": [{"name": "p", "nodes": 1, "gpus_per_node": 4}],
+            "resources": [{"name": "licence", "kind": "consumable", "capacity": 0.0}],
+        },
+        "jobs": [{"id": "a", "throughput": {"p": 1.0}}, {"id": "b", "options": [option]}],
+    }
+    solution = optsched.solve(optsched.Instance.from_document(document), solver="prices")
+    assert (solution.status, solution.objective, solution.bound) == ("optimal", 0.0, 0.0)
+    assert solution.certificate.ok and solution.prices["licence"] > 0
+
+
 # --- as a solver --------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from optsched.program import AllocationProgram
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Limits
 from optsched.solvers.interrupt import interrupt_flag
-from optsched.solvers.prices.market import market_of
+from optsched.solvers.prices.market import Market, market_of
 from optsched.solvers.prices.smallest_level import Search
 from optsched.solvers.prices.watch import Watch
 
@@ -29,7 +29,7 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
     began = time.perf_counter()
     market = market_of(program)
     if market.highest <= 0:
-        return _nothing(program)
+        return _nothing(program, market)
     with interrupt_flag() as interrupted:
         watch = Watch(limits, interrupted, market.unit)
         search = Search(market, None if start is None else start[market.row], watch)
@@ -46,13 +46,20 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
     )  # fmt: skip
 
 
-def _nothing(program: AllocationProgram) -> Values:
-    """Where the highest level of a class is 0, which holds the level."""
+def _nothing(program: AllocationProgram, market: Market) -> Values:
+    """Where a class can have nothing, which holds the level: no place, or places for which there is none of a good.
+
+    Such a good has the price at which none of the class's columns is worth it.
+    """
     C = program.classes
-    held = int(program.highest_level.argmin())
-    y = np.zeros(2 * len(C) + len(C.capacity))
-    y[len(y) - len(C) + held] = -1.0 / C.count[held]
+    held = int(market.level.max(axis=1, initial=0.0).argmin())
+    columns = np.flatnonzero(C.class_a == held)
+    worth = program.levels.tocsc()[:, columns].toarray()[held] / C.count[held]
+    needed = np.where(C.capacity[:, np.newaxis] <= 0, C.usage.tocsc()[:, columns].toarray(), 0.0)
+    prices = np.divide(worth, needed, out=np.zeros_like(needed), where=needed > 0).max(axis=1, initial=0.0)
+    slope = np.zeros(len(C))
+    slope[held] = 1.0 / C.count[held]
     return Values(
-        Termination.OPTIMAL, PointStatus.FEASIBLE, PointStatus.FEASIBLE, np.zeros(C.columns + 1), y, 0.0, 0.0,
-        words="a job can have nothing: the level is 0",
+        Termination.OPTIMAL, PointStatus.FEASIBLE, PointStatus.FEASIBLE, np.zeros(C.columns + 1),
+        np.concatenate([np.zeros(len(C)), prices, -slope]), 0.0, 0.0, words="a job can have nothing: the level is 0",
     )  # fmt: skip
