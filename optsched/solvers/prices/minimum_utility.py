@@ -37,12 +37,13 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
         found = search.equilibrium()
     prices = np.zeros(len(program.classes.capacity))
     prices[market.row] = found.prices
+    gap = f"gap {max(found.bound / found.level - 1.0, 0.0):.1g}" if found.level > 0 else "nothing yet"
     return Values(
         Termination.OPTIMAL if found.finished else watch.reason or Termination.IMPRECISE,
         PointStatus.FEASIBLE, PointStatus.FEASIBLE, np.append(found.x, found.level),
         np.concatenate([found.rent, prices, -found.slope]), found.level, found.bound, iterations=found.passes,
         seconds=time.perf_counter() - began,
-        words=f"{found.passes} passes, {found.rounds} rounds, gap {max(found.bound / found.level - 1.0, 0.0):.1g}",
+        words=f"{found.passes} passes, {found.rounds} rounds, {gap}",
     )  # fmt: skip
 
 

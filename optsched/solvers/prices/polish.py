@@ -21,7 +21,8 @@ from optsched.solvers.prices.oracle import Oracle
 
 NEAR = 5
 """Places of a free class that the small program has: its fastest, and those of the least reduced cost."""
-LIMITS = Limits(tolerance=1e-10)
+PRECISE = 1e-10
+"""Tolerance of the small program."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,11 @@ def undecided(oracle: Oracle, most: int) -> IntArray:
     return np.unique(np.concatenate([near, np.argpartition(edge, few - 1)[:few]])).astype(np.int64)
 
 
-def polish(oracle: Oracle, free: IntArray, prices: FloatArray) -> Polished | None:
-    """Solve for the free classes beside the pinned ones; None if that has no optimum, as too many are pinned."""
+def polish(oracle: Oracle, free: IntArray, prices: FloatArray, time: float | None = None) -> Polished | None:
+    """Solve for the free classes beside the pinned ones, within so many seconds.
+
+    None if that has no optimum, as too many are pinned, or takes longer.
+    """
     market = oracle.market
     low, high = oracle.ends()
     pinned = np.ones(len(market), bool)
@@ -57,22 +61,22 @@ def polish(oracle: Oracle, free: IntArray, prices: FloatArray) -> Polished | Non
     alpha = market.used(oracle.lower, oracle.upper, rest, -low * rise)
     rows, places = np.nonzero(_kept(oracle, free, prices))
     arrays = _program(market, free, rows, places, alpha, beta)
-    values = Highs().open(arrays).run(LIMITS)
+    values = Highs().open(arrays).run(Limits(time, tolerance=PRECISE))
     if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
         return None
     level = min(float(values.x[-1]), market.highest)
-    time = np.zeros((len(free), market.width))
-    time[rows, places] = np.maximum(values.x[:-1], 0.0)
-    time /= np.maximum(1.0, time.sum(axis=1))[:, np.newaxis]
+    spent = np.zeros((len(free), market.width))
+    spent[rows, places] = np.maximum(values.x[:-1], 0.0)
+    spent /= np.maximum(1.0, spent.sum(axis=1))[:, np.newaxis]
     share = np.clip((level - low) / (high - low), 0.0, 1.0)
     reached = low + share * (high - low)
-    reached[free] = (market.level[free] * time).sum(axis=1)
+    reached[free] = (market.level[free] * spent).sum(axis=1)
     inside = np.where(oracle.lower >= 0, 1.0 - share, 0.0)
     demand = market.used(oracle.lower, oracle.upper, weight * inside, weight * share)
-    some_rows, some_places = np.nonzero(time)
-    demand = demand + market.rows_of(free[some_rows], some_places) @ time[some_rows, some_places]
+    some_rows, some_places = np.nonzero(spent)
+    demand = demand + market.rows_of(free[some_rows], some_places) @ spent[some_rows, some_places]
     lower, upper = oracle.lower.astype(np.int64), oracle.upper.astype(np.int64)
-    point = Point(lower, upper, share, free, time, demand, float(reached.min()))
+    point = Point(lower, upper, share, free, spent, demand, float(reached.min()))
     return Polished(point, level, np.maximum(values.y[2 * len(free) :], 0.0) / market.capacity)
 
 

@@ -14,7 +14,6 @@ W. Ben-Ameur, J. Neto, "Acceleration of cutting-plane and column generation algo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +23,7 @@ from optsched.solvers.prices.market import Market, Point
 from optsched.solvers.prices.master import Master
 from optsched.solvers.prices.oracle import Oracle, Response
 from optsched.solvers.prices.polish import polish, undecided
+from optsched.solvers.prices.watch import Watch
 
 log = logging.getLogger("optsched")
 
@@ -89,15 +89,13 @@ class Search:
     market : Market
     start : FloatArray, shape (R,), optional
         Prices to start from, as of a market that was much the same.
-    stop : callable, optional
-        Called between passes; true ends the search.
+    watch : Watch, optional
+        What ends the search before its time.
     """
 
-    def __init__(
-        self, market: Market, start: FloatArray | None = None, stop: Callable[[float, float], bool] | None = None
-    ) -> None:
+    def __init__(self, market: Market, start: FloatArray | None = None, watch: Watch | None = None) -> None:
         self.market, self.oracle, self.master = market, Oracle(market), Master(market.capacity)
-        self._stop = stop
+        self._watch = watch
         self.bound, self.best, self.at = market.highest, np.inf, market.highest
         self.level = 0.0
         self.point: Point | None = None
@@ -115,7 +113,7 @@ class Search:
     @property
     def stopped(self) -> bool:
         """Whether the caller wants no more."""
-        return self._stop is not None and self._stop(self.level, self.bound)
+        return self._watch is not None and self._watch(self.level, self.bound)
 
     def run(self) -> None:
         """Both phases, until the gap is closed or nothing closes it any more; from known prices the second at first."""
@@ -152,7 +150,7 @@ class Search:
 
     def exact(self, rounds: int) -> None:
         """Pin and polish."""
-        market, most = self.market, FREE
+        market, grown = self.market, 1
         self.oracle.ask(self.prices, self.bound, margins=True)
         for _ in range(rounds):
             if self.stopped:
@@ -160,10 +158,10 @@ class Search:
             self.rounds += 1
             gap = self.gap if self.level > 0 else GUESS
             wanted = max(150, int(40 * gap * len(market)) + 30 * market.width)
-            free = undecided(self.oracle, min(most, wanted))
-            found = polish(self.oracle, free, self.prices)
+            free = undecided(self.oracle, grown * min(FREE, wanted))
+            found = polish(self.oracle, free, self.prices, None if self._watch is None else self._watch.left)
             if found is None:
-                most *= 2
+                grown *= 2
                 continue
             self._take(found.point)
             improved = self._towards(found.prices, found.level)
@@ -174,7 +172,7 @@ class Search:
                 if rounds == AT_ONCE:
                     return
                 self._cut()
-                most *= 2
+                grown *= 2
                 self.oracle.ask(self.prices, self.bound, margins=True)
 
     def _take(self, point: Point) -> None:

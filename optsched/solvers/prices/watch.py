@@ -31,6 +31,11 @@ class Watch:
     _began: float = field(default_factory=time.perf_counter)
     _last: float = field(default_factory=time.perf_counter)
 
+    @property
+    def left(self) -> float | None:
+        """Seconds that are left; None without a limit."""
+        return None if self.limits.time is None else max(self.limits.time - (time.perf_counter() - self._began), 1e-3)
+
     def __call__(self, value: float, bound: float) -> bool:
         """Whether the search is to end."""
         limits, now = self.limits, time.perf_counter()
