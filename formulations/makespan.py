@@ -64,7 +64,9 @@ class Makespan(Formulation):
         np.maximum.at(alone, entries.row, entries.data)
         if (alone <= 0).any():
             raise without_rate(C, np.flatnonzero(alone <= 0))
-        self._scale = float(np.median(N / alone)) if len(C) else 1.0
+        own, mine = np.zeros(len(C)), C.alone[entries.col]  # which pairs there are must not change the unit
+        np.maximum.at(own, entries.row[mine], entries.data[mine])
+        self._scale = float(np.median(N / np.where(own > 0, own, alone))) if len(C) else 1.0
         levels = sp.csr_matrix(sp.diags_array(self._scale / N) @ throughput)
         return AllocationProgram(C, Minimum(), levels)
 

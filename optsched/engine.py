@@ -246,6 +246,7 @@ class Engine:
             if other is not None:
                 return self._lowered(program, other)
             solver = self._choose(self.load(name), reason)
+            require_all(solver, integer=False, conic=False, start=self.start is not None)
             start = self.bases.first_prices(program.classes)
             values = self.record(solver().solve_allocation(program, self.limits_left(), start))
             self.bases.last_prices(program.classes, values)

@@ -81,7 +81,9 @@ class HighsSession(Session):
             arrays.integer.astype(np.int32),
         )
         if status == module.HighsStatus.kError:
-            raise SolverCrashed("HiGHS refused the program (a NaN, or a lower bound above its upper bound)")
+            raise SolverCrashed(
+                "HiGHS refused the program (a NaN, a coefficient of 1e15 or more, or a lower bound above its upper bound)"
+            )
         self._highs = highs
         self._warm = False
 
@@ -118,7 +120,15 @@ class HighsSession(Session):
         count, entries = matrix.shape[1], matrix.nnz
         starts, indices = matrix.indptr[:-1].astype(np.int32), matrix.indices.astype(np.int32)
         lower = np.zeros(count)
-        self._in_place(lambda h, a: h.addCols(count, cost, lower, upper, entries, starts, indices, matrix.data))
+        added = self._module.HighsStatus.kOk
+
+        def add(highs: Any, _: LinearArrays) -> None:
+            nonlocal added
+            added = highs.addCols(count, cost, lower, upper, entries, starts, indices, matrix.data)
+
+        self._in_place(add)
+        if added == self._module.HighsStatus.kError:  # as of absurd coefficients: loaded anew, which says so
+            self._highs = None
 
     def _in_place(self, change: Any) -> None:
         self._rebuild.pop()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import optsched
 from optsched.conformance.allocation import allocation, scattered
 from optsched.engine import Engine
-from optsched.errors import SolverUnavailable
+from optsched.errors import SolverUnavailable, UsageError
 from optsched.outcome import Outcome
 from optsched.program import AllocationProgram, Minimum
 from optsched.registry import load_solver
@@ -350,3 +350,18 @@ def test_where_nothing_can_be_kept_it_is_compiled_anew(monkeypatch: pytest.Monke
     monkeypatch.setattr(numba, "njit", nowhere)
     made = compiler()
     assert made is not None and made(lambda x: x + 1)(2) == 3
+
+
+def test_options_and_starts_that_it_does_not_know_are_refused() -> None:
+    with pytest.raises(UsageError, match="solver prices has no option 'foo'"):
+        optsched.solve("@quickstart", solver="prices", solver_options={"foo": 1})
+    with pytest.raises(SolverUnavailable, match="solver prices lacks 'start'"):
+        engine = Engine(load_solver, "prices")
+        engine.start = np.zeros(scattered(60).classes.columns)
+        engine.solve_allocation(scattered(60))
+
+
+def test_its_passes_are_told_to_who_asks_for_the_log() -> None:
+    pieces: list[str] = []
+    assert solved(scattered(200), on_log=pieces.append).status is Status.OPTIMAL
+    assert pieces and all(piece.startswith("pass ") and piece.endswith("\n") for piece in pieces)

@@ -150,7 +150,7 @@ class Search:
 
     def exact(self, rounds: int) -> None:
         """Pin and polish."""
-        market, grown = self.market, 1
+        market, grown, most = self.market, 1, FREE
         self.oracle.ask(self.prices, self.bound, margins=True)
         for _ in range(rounds):
             if self.stopped:
@@ -158,7 +158,7 @@ class Search:
             self.rounds += 1
             gap = self.gap if self.level > 0 else GUESS
             wanted = max(150, int(40 * gap * len(market)) + 30 * market.width)
-            free = undecided(self.oracle, grown * min(FREE, wanted))
+            free = undecided(self.oracle, grown * min(most, wanted))
             found = polish(self.oracle, free, self.prices, None if self._watch is None else self._watch.left)
             if found is None:
                 grown *= 2
@@ -172,7 +172,7 @@ class Search:
                 if rounds == AT_ONCE:
                     return
                 self._cut()
-                grown *= 2
+                most *= 2
                 self.oracle.ask(self.prices, self.bound, margins=True)
 
     def _take(self, point: Point) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.errors import SolverUnavailable
+from optsched.errors import SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, LinearArrays, Minimum, Total
 from optsched.solution.values import Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
@@ -62,6 +62,8 @@ class Prices(Solver):
         why = self.refuses(program)
         if why is not None:
             raise SolverUnavailable(f"solver prices cannot take this program: {why}")
+        if limits.options:
+            raise UsageError(f"solver prices has no option {next(iter(limits.options))!r}: it has none")
         if isinstance(program.utility, Total):
             return solve_total(program, limits)
         return solve_minimum(program, limits, start)
