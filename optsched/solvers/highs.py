@@ -82,7 +82,7 @@ class HighsSession(Session):
         )
         if status == module.HighsStatus.kError:
             raise SolverCrashed(
-                "HiGHS refused the program (a NaN, a coefficient of 1e15 or more, or a lower bound above its upper bound)"
+                "HiGHS refused the program (a NaN, a coefficient from 1e15 on, or a lower bound above an upper one)"
             )
         self._highs = highs
         self._warm = False

@@ -42,9 +42,7 @@ class Watch:
         self.asked += 1
         if limits.on_log is not None:
             told, most = value * self.unit + self.shift, bound * self.unit + self.shift
-            limits.on_log(
-                f"prices: pass {self.asked}, {now - self._began:.3f} s, value {told:.10g}, bound {most:.10g}\n"
-            )
+            limits.on_log(f"pass {self.asked}, {now - self._began:.3f} s: value {told:.10g}, bound {most:.10g}\n")
         if limits.on_progress is not None and now - self._last > PROGRESS_EVERY:
             self._last = now
             value, bound = value * self.unit + self.shift, bound * self.unit + self.shift
