@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.instance import Instance
-from optsched.instance.cluster import PER_NODE
+from optsched.instance.cluster import PER_NODE, Cluster
 from optsched.performance.parameter_server_documents import KEY
 from optsched.placement.needs import OWN, members, renewable_groups
 
@@ -22,8 +24,31 @@ def held_of(instance: Instance, jobs: IntArray, option: IntArray) -> tuple[Float
     those say that are like the place where it runs; where several are, the most of them. What workers and servers need
     is not known here.
     """
-    table, options, workloads = instance.jobs_table, instance.options, instance.workloads
     names = (*OWN, *(group.name for group in renewable_groups(instance)))
+    share, needs = _held(instance, jobs, option, names)
+    return share, dict(zip(names, needs.T, strict=True))
+
+
+def without_held(instance: Instance, cluster: Cluster, jobs: IntArray, option: IntArray) -> Cluster:
+    """A cluster with less of the renewable resources that belong to no nodes: by what these running jobs hold."""
+    spread = [item for item in cluster.resources if item.nodes is None and item.kind == "renewable"]
+    if not len(jobs) or not spread:
+        return cluster
+    names = tuple(item.name for item in spread)
+    running = [instance.jobs_table.running[job] for job in jobs.tolist()]
+    count, pool = np.array([(len(gpus), row) for row, gpus, _ in running]).T
+    needs = _held(instance, jobs, option, names)[1] * count[:, np.newaxis]
+    left = {}
+    for item, need in zip(spread, needs.T, strict=True):
+        stated = instance.jobs_table.options[jobs] >= 0  # options name what they use, wherever they run
+        counts = np.ones(len(jobs), bool) if item.pool is None else stated | (pool == cluster.pool_index[item.pool])
+        left[item.name] = replace(item, capacity=max(item.capacity - float(need[counts].sum()), 0.0))
+    return replace(cluster, resources=tuple(left.get(item.name, item) for item in cluster.resources))
+
+
+def _held(instance: Instance, jobs: IntArray, option: IntArray, names: Sequence[str]) -> tuple[FloatArray, FloatArray]:
+    """Share of each of its GPUs that each job holds, and what it needs per GPU of these, shape (jobs, names)."""
+    table, options, workloads = instance.jobs_table, instance.options, instance.workloads
     need = np.zeros((len(workloads) + 1, len(names)))
     for row, workload in enumerate(workloads):
         if workload.demand and KEY not in workload.parameters:
@@ -39,7 +64,7 @@ def held_of(instance: Instance, jobs: IntArray, option: IntArray) -> tuple[Float
         share[place] = options.share[rows].max(initial=0.0) or 1.0
         each = [[options.uses[row].get(name, 0.0) / len(gpus) for name in names] for row in rows.tolist()]
         needs[place] = np.max(each, axis=0) if each else 0.0
-    return share, dict(zip(names, needs.T, strict=True))
+    return share, needs
 
 
 def crowded(instance: Instance, option: IntArray) -> BoolArray:

@@ -14,7 +14,7 @@ from optsched.arrays import BoolArray, IntArray
 from optsched.instance import Instance
 from optsched.placement.standing import Standing
 from optsched.rounds.configured import Configured
-from optsched.rounds.held import SLACK, crowded, held_of
+from optsched.rounds.held import SLACK, crowded, held_of, without_held
 from optsched.rounds.naming import still_meant
 from optsched.rounds.state import RoundState, Running, cluster_in_round
 
@@ -85,6 +85,8 @@ class View:
         running = Running.of(replace(given, cluster=cluster))
         configured = Configured.of(state.ledger, running.pool, running.gpus)
         must = running.runs & ~table.preemptible & ~running.lost
+        leaves = np.flatnonzero(must & running.leaves)  # in no row, and yet they hold what belongs to no nodes
+        cluster = without_held(given, cluster, leaves, configured.option)
         awaits = np.zeros(len(table), bool)
         awaits[[job for job, before in table.after.items() if before]] = True
         own, told = still_meant(given.constraints, given)

@@ -132,3 +132,29 @@ def test_jobs_for_which_nothing_is_left_keep_no_others_from_an_allocation(formul
     rows = plan.solution.allocation.rows
     shared = rows.fraction[rows.job >= 3]
     assert len(shared) == 2 and shared.sum() == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("stated", [False, True])
+def test_what_is_held_on_nodes_that_drain_is_nobody_else_s(stated: bool) -> None:
+    """One licence, which belongs to no node: the job that runs on has it."""
+    need = {"options": [{"pool": "p", "gpus": 1, "throughput": 1.0, "uses": {"licence": 1}}]}
+    job = need if stated else {"workload": "w"}
+    nodes = [{"name": "n0", "gpus": 1, "state": "drain"}, {"name": "n1", "gpus": 1}]
+    held = {"pool": "p", "gpus": ["n0/0"], "since": 0.0}
+    document = {
+        "format": "optsched-instance/1", "round": 60.0,
+        "cluster": {
+            "pools": [{"name": "p", "nodes": nodes}],
+            "resources": [{"name": "licence", "kind": "renewable", "capacity": 1.0}],
+        },
+        "workloads": {"w": {"throughput": {"p": 1.0}, "demand": {"licence": 1}}},
+        "jobs": [
+            {"id": "a", **job, "steps": 1e6, "preemptible": False, "running": held},
+            {"id": "b", **job, "steps": 1e6},
+        ],
+    }  # fmt: skip
+    for licences, running in ((1.0, ["a"]), (2.0, ["a", "b"])):
+        document["cluster"]["resources"][0]["capacity"] = licences  # type: ignore[index]
+        plan = solve_round(RoundState.first(optsched.Instance.from_document(document), RoundPolicy()))
+        assert plan.fallback is None
+        assert sorted(item.job for item in (*plan.start, *plan.keep)) == running
