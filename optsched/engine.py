@@ -251,8 +251,9 @@ class Engine:
             values = self.record(solver().solve_allocation(program, self.limits_left(), start))
             self.bases.last_prices(program.classes, values)
             if program.conic and values.y is not None:
-                at = lambda *point: TangentForm(program, program.touched(*point))  # noqa: E731
-                return self._certified_total(program, values, values.y, at)
+                return self._certified_total(
+                    program, values, values.y, lambda *point: TangentForm(program, program.touched(*point))
+                )
             form = LinearTotalForm if isinstance(program.utility, Total) else SmallestLevelForm
             return self.certified_allocation(program, form(program), values, values.y)
 

@@ -12,7 +12,6 @@ are, ends in the optimum or in better prices: the search of `optsched.solvers.pr
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,27 +25,18 @@ from optsched.solvers.highs import Highs
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.master import Master
 from optsched.solvers.prices.oracle import Response
+from optsched.solvers.prices.phases import CLOSED, COARSE, EXACT, PRECISE, ROUNDS, STEADY, STEPS
+from optsched.solvers.prices.watch import Watch
 
 log = logging.getLogger("optsched")
 
-COARSE = 2e-5
-"""Gap at which the small program takes over."""
-EXACT = 1e-10
-"""Gap at which the search ends."""
-CLOSED = 1e-9
-"""Gap of an answer that is called optimal."""
 PASSES = 300
-ROUNDS = 12
 CUTS = 10
 """Cuts after a round that did not lower the bound, and one more for each resource."""
-STEADY = 0.8
-"""Part of the best prices in those that are asked next; the rest are the master's."""
-STEPS = (1.0, 0.4, 0.16, 0.064)
 FREE = 1500
 """Classes that the small program decides about at first, at most."""
 NEAR = 6
 """Places of a free class that the small program has."""
-LIMITS = Limits(tolerance=1e-10)
 
 
 @dataclass(frozen=True)
@@ -68,8 +58,8 @@ class BestPlaces:
     goods : Goods
     worth : FloatArray, shape (K, w)
         g.
-    stop : callable, optional
-        Called between passes with value and bound; true ends the search.
+    watch : Watch, optional
+        What ends the search before its time.
 
     Attributes
     ----------
@@ -78,8 +68,8 @@ class BestPlaces:
     value, bound : float
     """
 
-    def __init__(self, goods: Goods, worth: FloatArray, stop: Callable[[float, float], bool] | None = None) -> None:
-        self.goods, self.worth, self._stop = goods, worth, stop
+    def __init__(self, goods: Goods, worth: FloatArray, watch: Watch | None = None) -> None:
+        self.goods, self.worth, self._watch = goods, worth, watch
         self.weight, self.capacity = goods.weight, goods.market.capacity
         self._by_place = np.ascontiguousarray(worth.T)
         self.master = Master(self.capacity)
@@ -101,7 +91,7 @@ class BestPlaces:
 
     @property
     def _ended(self) -> bool:
-        return self.gap <= EXACT or (self._stop is not None and self._stop(self.value, self.bound))
+        return self.gap <= EXACT or (self._watch is not None and self._watch(self.value, self.bound))
 
     def run(self) -> None:
         """Cutting planes, then small programs, until the gap is closed."""
@@ -214,7 +204,7 @@ class BestPlaces:
             implied_upper=np.ones(columns), rows=(Block("small", 0, count + goods),),
             columns=(Block("small", 0, columns),),
         )  # fmt: skip
-        values = Highs().open(arrays).run(LIMITS)
+        values = Highs().open(arrays).run(Limits(None if self._watch is None else self._watch.left, tolerance=PRECISE))
         if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
             return None
         parts = np.zeros((count, self.worth.shape[1]))

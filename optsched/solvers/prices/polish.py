@@ -18,11 +18,10 @@ from optsched.solvers.base import Limits
 from optsched.solvers.highs import Highs
 from optsched.solvers.prices.market import Market, Point
 from optsched.solvers.prices.oracle import Oracle
+from optsched.solvers.prices.phases import PRECISE
 
 NEAR = 5
 """Places of a free class that the small program has: its fastest, and those of the least reduced cost."""
-PRECISE = 1e-10
-"""Tolerance of the small program."""
 
 
 @dataclass(frozen=True)

@@ -22,29 +22,20 @@ from optsched.arrays import FloatArray
 from optsched.solvers.prices.market import Market, Point
 from optsched.solvers.prices.master import Master
 from optsched.solvers.prices.oracle import Oracle, Response
+from optsched.solvers.prices.phases import CLOSED, COARSE, EXACT, ROUNDS, STEADY, STEPS
 from optsched.solvers.prices.polish import polish, undecided
 from optsched.solvers.prices.watch import Watch
 
 log = logging.getLogger("optsched")
 
-COARSE = 2e-5
-EXACT = 1e-10
-CLOSED = 1e-9
-"""Relative gap of an answer that is called optimal."""
 PASSES = 150
 """Passes of the first phase at most."""
-ROUNDS = 12
-"""Rounds of the second phase at most."""
 AT_ONCE = 3
 """Rounds of the second phase that prices from before are worth, before the first."""
 GUESS = 3e-4
 """Gap that prices from before are taken to leave, until a level is known."""
 CUTS = 6
 """Cuts between two rounds after one that did not lower the bound, and one more for each resource."""
-STEADY = 0.8
-"""Part of the best prices in the prices that are asked next; the rest are the master's."""
-STEPS = (1.0, 0.4, 0.16, 0.064)
-"""Parts of the way from the best prices to those of the small program that are tried."""
 FREE = 1200
 """Classes that the small program decides about at first, at most."""
 NOTHING = 1e-9
