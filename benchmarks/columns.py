@@ -10,13 +10,11 @@ run is a fresh process with one thread; the whole call is timed, from arrays to 
 
 from __future__ import annotations
 
-import argparse
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from measure import measure
+import on_demand
 from spine import distinct_rows
 
 HERE = "columns"
@@ -57,40 +55,17 @@ def solve(jobs: int, pools: int, single: bool, generate: bool) -> Callable[[], A
     def run() -> Any:
         solution = optsched.solve(optsched.Instance.from_arrays(**arrays), generate_columns=generate)
         assert solution.ok and solution.status == "optimal", solution.status
-        return [solution.objective, solution.gap, solution.pairs_made]
+        return [solution.objective, solution.gap, solution.columns_made]
 
     return run
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sizes", nargs="*", default=["250x3", "2000x3"], help="jobs x pools")
-    parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--limit", type=float, default=120.0, help="seconds of the program of all pairs")
+    parser = on_demand.parser(__doc__, ["250x3", "2000x3"], "all pairs", 120.0)
     parser.add_argument("--single", action="store_true", help="jobs of one GPU")
-    parser.add_argument("--alone", action="store_true", help="no program of all pairs")
     given = parser.parse_args()
     for text in given.sizes:
-        jobs, pools = (int(part) for part in text.split("x"))
-        size = {"jobs": jobs, "pools": pools, "single": given.single}
-        ours = measure(HERE, "solve", given.repeat, **size, generate=True)
-        objective, gap, (made, possible) = ours.result
-        print(f"\n{jobs:,} jobs x {pools} pools, {possible:,} pairs")
-        print(f"  generated  {ours.seconds:8.2f} s {ours.megabytes:6.0f} MB   gap {gap:8.1e}   {made:,} pairs made")
-        if given.alone:
-            continue
-        try:
-            whole = measure(HERE, "solve", 1, given.limit, **size, generate=False)
-        except subprocess.TimeoutExpired:
-            print(f"  all pairs  nothing within {given.limit:g} s")
-        except subprocess.CalledProcessError as error:
-            print(f"  all pairs  {error.stderr.strip().splitlines()[-1]}")
-        else:
-            off = abs(whole.result[0] / objective - 1.0)
-            print(
-                f"  all pairs  {whole.seconds:8.2f} s {whole.megabytes:6.0f} MB   objective within {off:.1e}   "
-                f"{whole.seconds / ours.seconds:.1f} times the time"
-            )
+        on_demand.compare(HERE, text, given, "", "pairs", single=given.single)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -51,6 +52,14 @@ def measure(module: str, function: str, repeat: int = 3, timeout: float | None =
         statistics.median(run["megabytes"] for run in runs),
         runs[0]["result"],
     )
+
+
+def ended(error: subprocess.CalledProcessError) -> str:
+    """How a run of `measure` ended that has no result: its last words, or the signal, as where memory ran out."""
+    if error.returncode < 0:
+        return f"the run was ended by {signal.Signals(-error.returncode).name}"
+    words: list[str] = (error.stderr or "").strip().splitlines()
+    return words[-1] if words else f"the run ended with code {error.returncode}"
 
 
 def _run_here(module: str, function: str, arguments: str) -> None:

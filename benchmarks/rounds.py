@@ -4,6 +4,11 @@ A plan is the whole call: compile, program, solver, certificate, who runs, GPUs 
 a scheduler without a basis; ``auto`` is what ``optsched.solve`` takes for the allocation alone, by the solver that
 `auto` picks where no basis is wanted; ``cvxpy`` is a vectorised script with Clarabel for the allocation alone. All in
 one process and one thread; medians, and peak memory beyond the imports. ``--long`` adds 10,000 rounds, for the memory.
+
+``--large 100000x4`` plans so many distinct jobs on so many pools instead: the first round of a scheduler (cold) and the
+five after it (warm), in one process in which such rounds were planned before, so that all is loaded and compiled;
+medians of three schedulers. ``from arrays`` and ``with events`` count what comes before the plan, too: the instance and
+the scheduler are made from arrays, and the jobs that leave and come are told.
 """
 
 from __future__ import annotations
@@ -17,11 +22,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from arguments import size
 from measure import measure, peak_mb
 from spine import distinct_rows
 
 CASES = (("2,000 distinct", 2000, 0), ("2,000 of 26 kinds", 2000, 26), ("10,000 of 200 kinds", 10_000, 200))
 ROUND = 360.0
+PARTS = {3: (0.2, 0.35, 0.45), 4: (0.1, 0.2, 0.3, 0.4)}
+"""Of the GPUs that all jobs ask for together, times 1/8 of a node, by the number of pools."""
+LARGE = ("max-min-fairness", "proportional-fairness")
 
 
 @dataclass
@@ -31,52 +40,59 @@ class Churn:
     jobs: int
     kinds: int
     seed: int = 0
+    pool_count: int = 3
+    formulation: str = "max-min-fairness"
 
     def __post_init__(self) -> None:
         import optsched
         from optsched.rounds.scheduler import Scheduler
 
         self.random = np.random.default_rng(self.seed)
-        self.rows = distinct_rows(self.kinds or 4 * self.jobs, 3)
+        self.rows = distinct_rows(self.kinds or 4 * self.jobs, self.pool_count)
         picked = self.random.integers(0, len(self.rows["gpus"]), self.jobs) if self.kinds else np.arange(self.jobs)
         gpus = self.rows["gpus"][picked]
         self.pools = [
             {"name": f"pool{j}", "nodes": max(1, int(part * gpus.sum() / 64)), "gpus_per_node": 8}
-            for j, part in enumerate((0.2, 0.35, 0.45))
+            for j, part in enumerate(PARTS[self.pool_count])
         ]
         self.live = [f"j{i}" for i in range(self.jobs)]
         self.next = self.jobs
+        started = time.perf_counter()
         instance = optsched.Instance.from_arrays(
             pools=self.pools, ids=self.live, throughput=self.rows["throughput"][picked], gpus=gpus,
             weight=self.rows["weight"][picked], steps=1e9,
         )  # fmt: skip
         self.now = 0.0
-        self.scheduler = Scheduler(instance, {}, clock=lambda: self.now, isolate=False)
+        policy = {"formulation": self.formulation}
+        self.scheduler = Scheduler(instance, policy, clock=lambda: self.now, isolate=False)
+        self.seconds = time.perf_counter() - started  # for what happened before the next plan
 
     def replace(self) -> None:
         """1 % of the jobs are complete, as many others come."""
         count = self.jobs // 100
         gone = set(self.random.choice(len(self.live), count, replace=False).tolist())
-        self.scheduler.complete(*(self.live[i] for i in sorted(gone)))
+        leave = [self.live[i] for i in sorted(gone)]
         self.live = [name for i, name in enumerate(self.live) if i not in gone]
         names = [f"j{self.next + i}" for i in range(count)]
         rows = self.random.integers(0, len(self.rows["gpus"]), count)
-        self.scheduler.submit(
-            [
-                {
-                    "id": name,
-                    "gpus": int(self.rows["gpus"][row]),
-                    "weight": float(self.rows["weight"][row]),
-                    "steps": 1e9,
-                    "throughput": {
-                        pool["name"]: float(rate)
-                        for pool, rate in zip(self.pools, self.rows["throughput"][row], strict=True)
-                        if rate > 0
-                    },
-                }
-                for name, row in zip(names, rows.tolist(), strict=True)
-            ]
-        )
+        jobs = [
+            {
+                "id": name,
+                "gpus": int(self.rows["gpus"][row]),
+                "weight": float(self.rows["weight"][row]),
+                "steps": 1e9,
+                "throughput": {
+                    pool["name"]: float(rate)
+                    for pool, rate in zip(self.pools, self.rows["throughput"][row], strict=True)
+                    if rate > 0
+                },
+            }
+            for name, row in zip(names, rows.tolist(), strict=True)
+        ]
+        started = time.perf_counter()
+        self.scheduler.complete(*leave)
+        self.scheduler.submit(jobs)
+        self.seconds = time.perf_counter() - started
         self.live += names
         self.next += count
         self.now += ROUND
@@ -118,6 +134,49 @@ def rounds(jobs: int, kinds: int, count: int = 20) -> Callable[[], Any]:
     return run
 
 
+def large(jobs: int, pools: int, formulation: str, schedulers: int = 3, count: int = 5) -> Callable[[], Any]:
+    """Seconds of a first round and of those after it (all, plan, work of the processor, allocation), and passes."""
+
+    def first(seed: int) -> tuple[Churn, list[float]]:
+        churn = Churn(jobs, 0, seed, pools, formulation)
+        return churn, planned(churn)
+
+    def planned(churn: Churn) -> list[float]:
+        begun = time.process_time()
+        spent, plan = churn.plan()
+        worked = time.process_time() - begun
+        assert plan.solution is not None and plan.solution.certificate.ok
+        return [churn.seconds + spent, spent, worked, plan.timings["allocate"], plan.solution.solver.iterations]
+
+    churn = first(schedulers)[0]
+    churn.replace()
+    churn.plan()
+
+    def run() -> Any:
+        cold, warm = [], []
+        for seed in range(schedulers):
+            churn, figures = first(seed)
+            cold.append(figures)
+            for _ in range(count):
+                churn.replace()
+                warm.append(planned(churn))
+        return {"cold": np.median(cold, axis=0).tolist(), "warm": np.median(warm, axis=0).tolist()}
+
+    return run
+
+
+def _print_large(jobs: int, pools: int) -> None:
+    for formulation in LARGE:
+        found = measure("rounds", "large", repeat=1, jobs=jobs, pools=pools, formulation=formulation)
+        print(f"{jobs:,} distinct jobs x {pools} pools, {formulation}, {found.megabytes:.0f} MB")
+        print(f"{'':28} {'cold ms':>8} {'warm ms':>8} {'ratio':>6}")
+        names = ("from arrays, with events", "plan", "of the processor", "its allocation", "passes")
+        pairs = zip(found.result["cold"], found.result["warm"], strict=True)
+        for name, (cold, warm) in zip(names, pairs, strict=True):
+            unit = 1.0 if name == "passes" else 1e3
+            print(f"  {name:26} {unit * cold:8.0f} {unit * warm:8.0f} {warm / cold:6.2f}", flush=True)
+
+
 def _cvxpy(instance: Any) -> float:
     """Seconds of a vectorised cvxpy script for the same allocation, job by job."""
     import cvxpy as cp
@@ -153,7 +212,15 @@ def memory(jobs: int, kinds: int, count: int) -> list[tuple[int, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--long", action="store_true", help="also 10,000 rounds, for the memory")
-    long = parser.parse_args().long
+    parser.add_argument("--large", type=size, metavar="JOBSxPOOLS", help="only first rounds and those after them")
+    given = parser.parse_args()
+    long = given.long
+    if given.large:
+        jobs, pools = map(int, given.large.split("x"))
+        if pools not in PARTS:
+            parser.error(f"argument --large: found {pools} pools, expected {' or '.join(map(str, PARTS))}")
+        _print_large(jobs, pools)
+        return
     head = f"{'case':22} {'plan ms':>8} {'cold ms':>8} {'auto ms':>8} {'cvxpy ms':>9} {'/cold':>6} {'/cvxpy':>7}"
     print(head + f" {'starts':>7} {'run':>6} {'MB':>6}")
     for name, jobs, kinds in CASES:
@@ -167,8 +234,8 @@ def main() -> None:
         )
     if long:
         print("resident MB over 10,000 rounds of 500 distinct jobs:")
-        for number, size in memory(500, 0, 10_000):
-            print(f"  {number:6d} {size:8.1f}", flush=True)
+        for number, megabytes in memory(500, 0, 10_000):
+            print(f"  {number:6d} {megabytes:8.1f}", flush=True)
         print(f"  peak {peak_mb():.1f}")
 
 

@@ -7,6 +7,7 @@ at 0, rows scaled to the time, columns to the capacity. ``t*/tmax`` below 1 says
     python benchmarks/scale.py                      1k, 10k and 100k jobs on 3 and 4 pools, 10k on 10
     python benchmarks/scale.py 1000000x4 100000x16  these sizes
     python benchmarks/scale.py --limit 120 --picture scale.svg
+    python benchmarks/scale.py --sums               proportional fairness, 10k on 10 and 100k on 4; gaps are per job
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import arguments
 import numpy as np
-from measure import Measurement, measure
+from measure import Measurement, ended, measure
 from spine import distinct_rows
 
 HERE = "scale"
 SIZES = ("1000x3", "10000x3", "10000x10", "100000x4")
+SUMS = ("10000x10", "100000x4")
 RIVALS = ("cvxpy + Clarabel", "highs-ipm", "glop", "pdlp", "split in 8, Clarabel", "split in 32, Clarabel")
+SUM = "cvxpy + Clarabel, sum"
 Arrays = dict[str, Any]
 
 
@@ -35,12 +39,16 @@ def coefficients(arrays: Arrays) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return arrays["throughput"] * (arrays["gpus"] / arrays["weight"] / proportional)[:, None], arrays["gpus"], capacity
 
 
-def repaired_level(level: np.ndarray, gpus: np.ndarray, capacity: np.ndarray, x: np.ndarray) -> float:
-    """The smallest level of a point that was scaled into time and capacity."""
+def repaired(x: np.ndarray, gpus: np.ndarray, capacity: np.ndarray) -> np.ndarray:
+    """A point scaled into time and capacity."""
     x = np.maximum(x, 0.0)
     x = x / np.maximum(1.0, x.sum(axis=1))[:, None]
-    x = x * np.minimum(1.0, capacity / np.maximum(gpus @ x, 1e-300))
-    return float((level * x).sum(axis=1).min())
+    return np.asarray(x * np.minimum(1.0, capacity / np.maximum(gpus @ x, 1e-300)))
+
+
+def repaired_level(level: np.ndarray, gpus: np.ndarray, capacity: np.ndarray, x: np.ndarray) -> float:
+    """The smallest level of a point, repaired."""
+    return float((level * repaired(x, gpus, capacity)).sum(axis=1).min())
 
 
 def ours(jobs: int, pools: int, compiled: bool = True) -> Callable[[], Any]:
@@ -56,6 +64,24 @@ def ours(jobs: int, pools: int, compiled: bool = True) -> Callable[[], Any]:
         assert solution.ok and solution.status == "optimal", solution.status
         highest = float(coefficients(arrays)[0].max(axis=1).min())
         return [solution.objective, solution.bound, solution.objective / highest, dict(solution.timings)]
+
+    return run
+
+
+def our_sum(jobs: int, pools: int, compiled: bool = True) -> Callable[[], Any]:
+    """Proportional fairness."""
+    if not compiled:
+        sys.modules["numba"] = None  # type: ignore[assignment]
+    import optsched
+
+    few = optsched.Instance.from_arrays(**distinct_rows(20_000, 3))
+    optsched.solve(few, "proportional-fairness", solver="prices")  # load, and compile
+    arrays = distinct_rows(jobs, pools)
+
+    def run() -> Any:
+        solution = optsched.solve(optsched.Instance.from_arrays(**arrays), "proportional-fairness", solver="prices")
+        assert solution.ok and solution.status == "optimal", solution.status
+        return [solution.objective, solution.bound, solution.solver.iterations, dict(solution.timings)]
 
     return run
 
@@ -95,6 +121,26 @@ def own_script(jobs: int, pools: int) -> Callable[[], Any]:
     return run
 
 
+def own_sum(jobs: int, pools: int) -> Callable[[], Any]:
+    """The script for proportional fairness that a user would write; the sum of logarithms of its repaired point."""
+    arrays, few = distinct_rows(jobs, pools), distinct_rows(20, 2)
+
+    def solved(arrays: Arrays) -> float:
+        import cvxpy as cp
+
+        capacity = np.array(list(arrays["pools"].values()), float)
+        rate, gpus, weight = arrays["throughput"], arrays["gpus"], arrays["weight"]
+        level = rate / (rate @ (capacity / capacity.sum()))[:, None]
+        x = cp.Variable(level.shape, nonneg=True)
+        rows = [cp.sum(x, axis=1) <= 1, gpus @ x <= capacity]
+        total = cp.sum(cp.multiply(weight, cp.log(cp.sum(cp.multiply(level, x), axis=1))))
+        cp.Problem(cp.Maximize(total), rows).solve(solver="CLARABEL")
+        return float(weight @ np.log((level * repaired(np.asarray(x.value), gpus, capacity)).sum(axis=1)))
+
+    solved(few)
+    return lambda: [solved(arrays), "optimal"]
+
+
 def split(jobs: int, pools: int, parts: int) -> Callable[[], Any]:
     """POP: every part of the jobs has its part of every pool; one after the other, put together."""
     arrays = distinct_rows(jobs, pools)
@@ -115,6 +161,7 @@ def rival(name: str, jobs: int, pools: int, limit: float) -> Measurement | None:
     size = {"jobs": jobs, "pools": pools}
     calls: dict[str, tuple[str, dict[str, Any]]] = {
         "cvxpy + Clarabel": ("own_script", size),
+        SUM: ("own_sum", size),
         "split in 8, Clarabel": ("split", {**size, "parts": 8}),
         "split in 32, Clarabel": ("split", {**size, "parts": 32}),
     }
@@ -140,19 +187,48 @@ def picture(points: dict[str, list[tuple[int, float]]], path: Path) -> None:
     figure.savefig(path)
 
 
+def sums(text: str, given: argparse.Namespace) -> None:
+    """Proportional fairness of one size, against the script: seconds, ratio and gap per job."""
+    jobs, pools = (int(part) for part in text.split("x"))
+    found = measure(HERE, "our_sum", given.repeat, jobs=jobs, pools=pools)
+    value, bound, steps, timings = found.result
+    stages = ", ".join(f"{stage} {seconds:.3f}" for stage, seconds in timings.items())
+    print(f"\n{jobs:,} jobs x {pools} pools, proportional fairness")
+    print(f"  {'prices':<24} {found.seconds:9.3f} s {found.megabytes:6.0f} MB   gap {(bound - value) / jobs:8.1e}   "
+          f"{steps} steps, {stages}")  # fmt: skip
+    plain = measure(HERE, "our_sum", 1, jobs=jobs, pools=pools, compiled=False)
+    gap = (plain.result[1] - plain.result[0]) / jobs
+    print(f"  {'prices, without numba':<24} {plain.seconds:9.3f} s {plain.megabytes:6.0f} MB   gap {gap:8.1e}   "
+          f"{plain.seconds / found.seconds:.1f} times the time")  # fmt: skip
+    other = None if given.alone else rival(SUM, jobs, pools, given.limit)
+    if other is not None:
+        gap = (bound - other.result[0]) / jobs
+        print(f"  {'cvxpy + Clarabel':<24} {other.seconds:9.3f} s {other.megabytes:6.0f} MB   gap {gap:8.1e}   "
+              f"{other.seconds / found.seconds:.1f} times the time")  # fmt: skip
+
+
 def main() -> None:
+    listed = "; ".join(RIVALS)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sizes", nargs="*", default=SIZES, metavar="JOBSxPOOLS")
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds for each run of a rival")
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--rival", action="append", choices=RIVALS, help="only these")
+    parser.add_argument("sizes", nargs="*", type=arguments.size, metavar="JOBSxPOOLS")
+    parser.add_argument("--sums", action="store_true", help="proportional fairness")
+    parser.add_argument("--limit", type=arguments.seconds, default=60.0, help="seconds for each run of a rival")
+    parser.add_argument("--repeat", type=arguments.count, default=3, help="runs of prices, of which the median counts")
+    parser.add_argument(
+        "--rival", action="append", choices=RIVALS, metavar="NAME", help=f"only this one, again for more: {listed}"
+    )
     parser.add_argument("--alone", action="store_true", help="no rivals")
-    parser.add_argument("--picture", type=Path, metavar="FILE")
+    parser.add_argument("--picture", type=arguments.picture, metavar="FILE", help=".svg, .png or .pdf")
     given = parser.parse_args()
     points: dict[str, list[tuple[int, float]]] = {}
-    for text in given.sizes:
+    for text in (given.sizes or SUMS) if given.sums else ():
+        sums(text, given)
+    for text in () if given.sums else given.sizes or SIZES:
         jobs, pools = (int(part) for part in text.split("x"))
-        found = measure(HERE, "ours", given.repeat, jobs=jobs, pools=pools)
+        try:
+            found = measure(HERE, "ours", given.repeat, jobs=jobs, pools=pools)
+        except subprocess.CalledProcessError as error:
+            sys.exit(f"{text}: {ended(error)}")
         value, bound, part, timings = found.result
         print(f"\n{jobs:,} jobs x {pools} pools, t*/tmax {part:.3f}")
         print(f"  {'prices':<24} {found.seconds:9.3f} s {found.megabytes:6.0f} MB   gap {bound / value - 1:8.1e}   "

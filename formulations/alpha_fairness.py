@@ -44,6 +44,7 @@ class AlphaFairness(Formulation):
     name = "alpha-fairness"
     reads = frozenset({"weight", "gang"})
     sense = "max"
+    generates_columns = True
     objective_words = "total alpha-fair utility"
 
     class Options(FormulationOptions):

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from formulations.reference_rates import proportional
 from optsched.arrays import BoolArray, FloatArray
-from optsched.candidates import Candidates, Classes
+from optsched.candidates import Candidates, Classes, Usage
 from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible, by_job
@@ -207,14 +207,13 @@ def _without(program: AllocationProgram, k: int) -> AllocationProgram | None:
         of_job=np.where((C.of_job >= 0) & (C.of_job != k), number[C.of_job], -1),
         first=C.first[stays],
         count=C.count[stays],
-        kind_column=C.kind_column[columns],
+        origin=C.kind_column[columns],
         class_a=number[C.class_a[columns]],
         class_b=C.class_b[columns],
         rate_a=C.rate_a[columns],
         rate_b=C.rate_b[columns],
         throughput=of(C.throughput, stays),
-        member=of(C.member, stays),
-        usage=of(C.usage),
+        holds=Usage.of(of(C.usage)),
     )
     return replace(
         program,

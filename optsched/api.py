@@ -105,8 +105,9 @@ def solve(
         Try claims of optimality again with another solver or search (`optsched.proof`); the certificate then says
         ``cross-checked``.
     generate_columns : bool
-        Leave pairs of jobs that share GPUs to column generation (`optsched.decomposition`): only those that are worth
-        it become columns, and the bound is that of all pairs. For thousands of different jobs.
+        Leave pairs of jobs that share GPUs, or else configurations of elastic jobs, to column generation
+        (`optsched.decomposition`): only those that are worth it become columns, and the bound is that of all. For
+        thousands of different jobs.
     options, **more_options
         Options of the formulation; ``options`` also takes names that are parameters here.
 

@@ -113,9 +113,9 @@ class Groups:
 def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
     """Group the rows of a table given by its columns; equality is exact, to the last bit of every number.
 
-    Where a column increases no two rows are equal, and small whole numbers are looked up in a table. Other rows are put
-    in order of a 64-bit hash, which costs one sort, and then compared with their representative; a collision, if there
-    ever is one, is resolved by a lexicographic sort.
+    Where a column increases no two rows are equal, and small whole numbers are looked up in a table; so is one column
+    of them that tells apart all rows that differ. Other rows are put in order of a 64-bit hash, which costs one sort,
+    and then compared with their representative; a collision, if there ever is one, is resolved by a lexicographic sort.
 
     Parameters
     ----------
@@ -133,6 +133,7 @@ def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
     if any(map(increases, columns)):
         return _all_apart(length)
     groups = _group_by_number(columns, length)
+    groups = _group_by_some(columns, length) if groups is None else groups
     return _group_by_hash(columns, length) if groups is None else groups
 
 
@@ -171,6 +172,17 @@ def _group_by_number(columns: Sequence[AnyArray], length: int) -> Groups | None:
     for part in blocks(length):
         number[part] = rank[number[part]]
     return Groups(first[there], number, np.bincount(number, minlength=len(there)).astype(np.int64))
+
+
+def _group_by_some(columns: Sequence[AnyArray], length: int) -> Groups | None:
+    """Group rows that are equal where they agree in one column of small whole numbers, such as rows of other tables."""
+    for column in columns:
+        groups = _group_by_number([column], length)
+        if groups is not None and 2 * len(groups) > length:  # with fewer of them rows of a group are hardly all equal
+            first = groups.first[groups.inverse]
+            bits = map(_as_bits, columns)
+            return groups if all((each == each[first]).all() for each in bits) else None
+    return None
 
 
 def _group_by_hash(columns: Sequence[AnyArray], length: int) -> Groups:

@@ -128,27 +128,28 @@ def compile(
     model: PerformanceModel | None = None,
     future: bool = False,
     later_nodes: bool = False,
-    pairs_on_demand: bool = False,
+    on_demand: bool = False,
 ) -> Candidates:
     """Every way in which the jobs of an instance can run, with throughputs from a model (default: the instance's).
 
     ``future`` includes the jobs that have not arrived yet, and ``later_nodes`` the nodes that are not available yet,
-    for formulations that plan ahead. With ``pairs_on_demand`` pairs of jobs are left to column generation.
+    for formulations that plan ahead. With ``on_demand`` pairs of jobs, or else configurations, are left to column
+    generation.
     """
     model = model_of(instance) if model is None else model
-    return compile_candidates(instance, model, future, later_nodes, pairs_on_demand)
+    return compile_candidates(instance, model, future, later_nodes, on_demand)
 
 
 def compile_for(
-    formulation: Formulation, instance: Instance, model: PerformanceModel | None = None, pairs_on_demand: bool = False
+    formulation: Formulation, instance: Instance, model: PerformanceModel | None = None, on_demand: bool = False
 ) -> Candidates:
-    """The candidates that a formulation plans with; raises `UsageError` if it needs all pairs that are on demand."""
-    if pairs_on_demand and not formulation.generates_columns:
+    """The candidates that a formulation plans with; raises `UsageError` if it needs all columns and gets some."""
+    if on_demand and not formulation.generates_columns:
         raise UsageError(
             f"{formulation.name} generates no columns: that takes a smallest level or a total of levels, as those of "
-            "max-min-fairness, makespan and max-throughput"
+            "max-min-fairness, makespan, max-throughput and alpha-fairness"
         )
-    return compile(instance, model, formulation.plans_ahead, formulation.awaits_nodes, pairs_on_demand)
+    return compile(instance, model, formulation.plans_ahead, formulation.awaits_nodes, on_demand)
 
 
 def make_formulation(

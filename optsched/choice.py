@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from optsched.program import AllocationProgram, TimelineProgram
+from optsched.program import AllocationProgram, TimelineProgram, Total
 from optsched.program.time_indexed import count_columns
 from optsched.solvers import Capability, Solver
 
 LARGE_LP = 3000
 """Rows from which a cold linear program goes to an interior-point method."""
+BY_PRICES_LEVEL = 1000
+"""Different jobs from which the smallest level is found by prices."""
+BY_PRICES_TOTAL = 1500
+"""Different jobs from which a linear total is found by prices; a vertex of a smaller program comes sooner."""
+BY_PRICES_CONCAVE = 300
+"""Different jobs from which a total of concave utilities is found by prices. docs/prices.md has what was measured."""
 MANY = 4000
 """Different jobs up to which round after round is solved from the basis before."""
 TIME_INDEXED = 50_000
@@ -42,11 +48,14 @@ def pick_for_allocation(program: AllocationProgram, *, start: bool, basis: bool)
     """(solver, reason) of a back-end that may take an allocation program as it is; None for rows and columns.
 
     Prices are exact, and faster the more jobs differ; of a small program a vertex is as fast. Where a ``basis`` is
-    known or wanted for the next program, simplex that starts from it is faster up to `MANY` different jobs.
+    known or wanted for the next program, simplex that starts from it is faster up to `MANY` different jobs; concave
+    utilities have none.
     """
     count = len(program.classes)
-    rows = 2 * count + len(program.classes.capacity)
-    if rows <= LARGE_LP or start or (basis and count <= MANY):
+    least = BY_PRICES_LEVEL
+    if isinstance(program.utility, Total):
+        least = BY_PRICES_CONCAVE if program.conic else BY_PRICES_TOTAL
+    if count < least or start or (basis and not program.conic and count <= MANY):
         return None
     return "prices", f"allocation of {count} different jobs, by prices of the resources"
 

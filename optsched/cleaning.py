@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, blocks
 from optsched.errors import SolverCrashed
 from optsched.outcome import STOPPED
 from optsched.program import AllocationProgram
@@ -27,7 +27,9 @@ def cleaned(program: AllocationProgram, values: Values, solver: str) -> FloatArr
 
     assert values.x is not None
     raw = checked_point(program.allocation_of(values.x), program.classes.columns, solver)
-    raw = np.minimum(raw, program.limit)
+    limit = program.limit
+    if any((raw[part] > limit[part]).any() for part in blocks(len(raw))):
+        raw = np.minimum(raw, limit)
     x = program.restored(Allocation.cleaned(program.classes, raw, program.integral).x, raw)
     stated = values.objective
     if program.free_to_lift and stated is not None and np.isfinite(stated) and program.value(x) < stated * CLOSE:
@@ -38,6 +40,6 @@ def cleaned(program: AllocationProgram, values: Values, solver: str) -> FloatArr
         even = program.even()  # simplex may stop where some job has nothing: an even split is better then
         if program.free_to_lift and program.value(even) > program.value(x):
             x = even
-    if program.integral and (program.classes.member @ x > program.classes.count).any():
+    if program.integral and (program.classes.time(x) > program.classes.count).any():
         raise SolverCrashed(f"solver {solver} returned a point in which a whole job runs twice")
     return x

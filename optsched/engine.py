@@ -97,6 +97,11 @@ class Engine:
     def _asked(self) -> tuple[str, str] | None:
         return None if self.solver == "auto" else (self.solver, "asked for")
 
+    def require_rows(self, task: str = "programs of rows and columns") -> None:
+        """Refuse, in words, what is solved as rows and columns if a solver was asked for that takes none."""
+        if self._asked is not None:
+            self.load(self.solver).require_rows(task)
+
     def _choose(self, solver: type[Solver], reason: str) -> type[Solver]:
         solver.version()
         self.chosen, self.reason = solver, reason
@@ -117,6 +122,7 @@ class Engine:
         """
         refuse_nan(arrays)
         if solver is None:
+            self.require_rows()
             chosen = self.choose(rows=arrays.shape[0], integer=arrays.is_integer, conic=False)
         else:
             chosen = self.chosen = self.load(solver)
@@ -180,14 +186,15 @@ class Engine:
 
         return self.second_try(once, arrays)
 
-    def solve_allocation(self, program: AllocationProgram) -> Outcome:
+    def solve_allocation(self, program: AllocationProgram, prices: FloatArray | None = None) -> Outcome:
         """Solve an allocation program; negligible fractions are dropped before the certificate is made.
 
         Where ``auto`` chose and the certificate does not hold, a solver of another kind is tried, and the reason told.
+        A solver that searches for ``prices`` of the resources starts from these, if they are given.
         """
         as_it_is = self._as_it_is(program)
         if as_it_is is not None:
-            return self._solve_as_it_is(program, *as_it_is)
+            return self._solve_as_it_is(program, *as_it_is, prices)
         if program.conic:
             return self._solve_conic(program)
         arrays = self.build(lambda: program.to_linear().arrays)
@@ -208,7 +215,7 @@ class Engine:
         short = outcome.status is Status.FEASIBLE and outcome.values.termination is Termination.IMPRECISE
         if self.solver != "auto" or (outcome.certificate.ok and not short):
             return result
-        other = "highs-ipm" if outcome.solver.name == "clarabel" else "clarabel"
+        other = _other_than(outcome.solver.name)
         why = "; ".join(outcome.certificate.problems) or "it got no more precise"
         self.rebuilt.append(f"solved again by {other}, as of {outcome.solver.name}'s answer: {why}")
         log.info(self.rebuilt[-1])
@@ -241,23 +248,43 @@ class Engine:
         )
         return None if picked is None or self.load(picked[0]).refuses(program) is not None else picked
 
-    def _solve_as_it_is(self, program: AllocationProgram, name: str, reason: str) -> Outcome:
+    def _solve_as_it_is(self, program: AllocationProgram, name: str, reason: str, prices: FloatArray | None) -> Outcome:
         def once(other: str | None = None) -> Outcome:
             if other is not None:
                 return self._lowered(program, other)
             solver = self._choose(self.load(name), reason)
             require_all(solver, integer=False, conic=False, start=self.start is not None)
-            start = self.bases.first_prices(program.classes)
-            values = self.record(solver().solve_allocation(program, self.limits_left(), start))
+            start = self.bases.first_prices(program.classes) if prices is None else prices
+            try:
+                values = self.record(solver().solve_allocation(program, self.limits_left(), start))
+            except SolverCrashed as error:
+                if self._asked is not None:
+                    raise
+                return self._handed_on(program, solver.name, error)
             self.bases.last_prices(program.classes, values)
-            if program.conic and values.y is not None:
-                return self._certified_total(
-                    program, values, values.y, lambda *point: TangentForm(program, program.touched(*point))
-                )
-            form = LinearTotalForm if isinstance(program.utility, Total) else SmallestLevelForm
-            return self.certified_allocation(program, form(program), values, values.y)
+            return self.certified_as_it_is(program, values, values.y)
 
         return self.tried_twice(once, lambda outcome: outcome)
+
+    def certified_as_it_is(self, program: AllocationProgram, values: Values, y: FloatArray | None) -> Outcome:
+        """The outcome of a point of a program of jobs alone without side rows, whose matrix is not written down."""
+        if program.conic and y is not None:
+            return self._certified_total(
+                program, values, y, lambda *point: TangentForm(program, program.touched(*point))
+            )
+        form = LinearTotalForm if isinstance(program.utility, Total) else SmallestLevelForm
+        return self.certified_allocation(program, form(program), values, y)
+
+    def _handed_on(self, program: AllocationProgram, broken: str, error: SolverCrashed) -> Outcome:
+        """Solved as rows and columns, where a method for programs as they are broke down and `auto` had picked it.
+
+        That is a method too narrow for its program. A solver of rows and columns that breaks down has nobody behind it.
+        """
+        other = _other_than(broken)
+        self.rebuilt.append(f"solved by {other}, as {broken} broke down: {error}")
+        log.info(self.rebuilt[-1])
+        self.reason = f"{self.reason}; {broken} broke down"
+        return self._lowered(program, other)
 
     def _lowered(self, program: AllocationProgram, solver: str) -> Outcome:
         if program.conic:
@@ -371,3 +398,8 @@ class Engine:
             replace(values, termination=Termination.INFEASIBLE), None, None, None, "none", certificate,
             Status.INFEASIBLE, self.chosen, conflicts=conflicts,
         )  # fmt: skip
+
+
+def _other_than(name: str) -> str:
+    """A solver of another kind."""
+    return "highs-ipm" if name == "clarabel" else "clarabel"

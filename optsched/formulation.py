@@ -114,7 +114,7 @@ class Formulation(ABC):
     leaves_idle: ClassVar[bool] = False
     """Whether GPUs that its allocation leaves over are meant to stay idle: they cost money, or the order says so."""
     generates_columns: ClassVar[bool] = False
-    """Whether pairs of jobs can be left to column generation: levels are throughputs times numbers of the jobs."""
+    """Whether columns can be left to column generation: levels are throughputs times numbers of the jobs."""
     objective_words: ClassVar[str] = "objective"
     """What the objective is, with its unit."""
 
@@ -233,7 +233,8 @@ class Formulation(ABC):
     def solve(self, candidates: Candidates, engine: Engine) -> Solution:
         """Build, solve and certify."""
         started = time.perf_counter()
-        C, on_demand = self.classes(candidates), candidates.pairs is not None
+        on_demand = candidates.elastic is not None or candidates.pairs is not None
+        C = self.classes(candidates)
         candidates = C.candidates  # a formulation may have admitted or dropped columns
         try:
             program = self.program(C)
@@ -248,7 +249,7 @@ class Formulation(ABC):
         if on_demand:
             made = generate_columns(engine, program, self.program)
             solution = self.solution(made.program.classes.candidates, made.program, made.outcome, engine)
-            return replace(solution, pairs_made=made.count)
+            return replace(solution, columns_made=made.count)
         answer = solve_allocation(engine, program)
         return self.solution(candidates, answer.program, answer.outcome, engine, stages=answer.stages)
 

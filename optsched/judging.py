@@ -17,7 +17,7 @@ from optsched.solution.certificate import (
     dual_bound,
     dual_residual,
     gap_of,
-    noise_of,
+    noise_at,
     proved_by_nothing,
     without_noise,
 )
@@ -63,7 +63,8 @@ def judged(
         Where the point is an allocation.
     """
     stated = value if values.objective is None else values.objective
-    y = None if y is None or y.shape != arrays.row_upper.shape or not np.isfinite(y).all() else without_noise(y, arrays)
+    certificate = certify_point(arrays, point, value, "none")
+    y = None if y is None or y.shape != arrays.shape[:1] or not np.isfinite(y).all() else without_noise(y, arrays)
     dual = arrays if dual is None else dual
     pulled = None if y is None else dual.pulled(y)
     bound = None if y is None else dual_bound(dual, y, pulled)
@@ -73,11 +74,11 @@ def judged(
     if bound is None:
         known = values.bound is not None and np.isfinite(values.bound)
         bound, source, proof = (values.bound, "solver", "claimed") if known else (None, "none", "none")
-    certificate = certify_point(arrays, point, value, proof)
+    certificate = replace(certificate, proof=proof if certificate.residuals else "none")
     if y is not None:
         certificate = replace(certificate, residuals={**certificate.residuals, "duals": dual_residual(dual, y, pulled)})
     duals = None if y is None else {block.name: y[block.slice] for block in arrays.rows}
-    gap, noise = gap_of(value, bound), noise_of(arrays)
+    gap, noise = gap_of(value, bound), noise_at(arrays, point)
     if program is not None and duals is not None:
         noise += program.worth_of_noise(duals)
     problems = list(certificate.problems)

@@ -22,6 +22,7 @@ STALLED = 1e-15
 
 def solve_delayed(engine: Engine, program: AllocationProgram) -> Outcome:
     """Solve a program whose utility is a minimum with delays; see `AllocationProgram.tangent_at`."""
+    engine.require_rows("finish-time fairness (a minimum with delays)")
     first = engine.build(partial(_tangent, program, program.value(program.even())))
     return engine.second_try(partial(_solve, engine, program, first), first)
 

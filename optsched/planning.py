@@ -35,6 +35,7 @@ class Planned:
 
 def solve_plan(engine: Engine, plan: Plan) -> Planned:
     """Solve, read the schedule, certify what the schedule stands for."""
+    engine.require_rows("plans of what runs when")
     return _solve_linear(engine, plan) if isinstance(plan, LinearPlan) else _solve_timeline(engine, plan)
 
 

@@ -54,6 +54,7 @@ def solve_allocation(engine: Engine, program: AllocationProgram) -> Answer:
 
 def _relaxed(engine: Engine, relaxation: Relaxation) -> Answer:
     """How little the rows that may give way must; then the program with that fixed."""
+    engine.require_rows("requirements that give way")
     arrays = engine.build(lambda: relaxation.to_linear().arrays)
     outcome = proved_linear(engine, arrays, engine.solve_linear(arrays))
     if outcome.status is not Status.OPTIMAL or outcome.x is None:
@@ -74,6 +75,7 @@ def _relaxed(engine: Engine, relaxation: Relaxation) -> Answer:
 
 def _filled(engine: Engine, program: AllocationProgram) -> Answer:
     """Water filling; where `auto` chose and the certificate does not hold, once more by a solver of another kind."""
+    engine.require_rows("water filling (the lexicographic minimum)")
     return engine.tried_twice(lambda solver=None: _fill(engine, program, solver), lambda answer: answer.outcome)
 
 

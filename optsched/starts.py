@@ -156,6 +156,9 @@ def sol_of(solution: Solution) -> bytes:
         raise UsageError(f"{formulation.name} is a rule: it has no program, and no {SUFFIX} file")
     program = formulation.program(solution.allocation.classes)
     if isinstance(program, AllocationProgram):
+        if program.concave:
+            told = f"{formulation.name} is not linear, and {SUFFIX} files are points of linear programs"
+            raise UsageError(f"{told}: write the solution as .json")
         arrays, x = program.to_linear().arrays, program.complete(solution.allocation.x)
     else:
         assert solution.schedule is not None

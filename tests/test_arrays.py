@@ -178,6 +178,18 @@ def test_groups_keep_the_order_of_first_appearance() -> None:
     assert groups.count.tolist() == [2, 2, 1]
 
 
+@QUICK
+@given(st.lists(st.integers(0, 3000), min_size=2, max_size=40, unique=True), st.data())
+def test_groups_of_rows_that_one_column_tells_apart(numbers: list[int], data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.integers(0, len(numbers) - 1), min_size=1, max_size=60))
+    weight = np.array(data.draw(st.lists(st.sampled_from([1.0, 2.0]), min_size=len(numbers), max_size=len(numbers))))
+    columns = [np.array(numbers)[rows], weight[rows], np.array(numbers)[rows] * 10**6]
+    check_groups(columns, len(rows))
+    columns[1] = columns[1].copy()
+    columns[1][-1] = 3.0  # one that differs from others with its number, if there are any
+    check_groups(columns, len(rows))
+
+
 def test_zeros_of_both_signs_are_equal_and_neighbours_are_not() -> None:
     assert len(group_rows([np.array([0.0, -0.0])], 2)) == 1
     assert len(group_rows([np.array([1.0, np.nextafter(1.0, 2)])], 2)) == 2

@@ -27,6 +27,13 @@ def previous(tmp_path: Path) -> tuple[optsched.Solution, Path]:
     return solution, tmp_path
 
 
+@pytest.mark.parametrize("formulation", ["proportional-fairness", "finish-time-fairness"])
+def test_points_of_what_is_not_linear_are_no_sol_files(formulation: str) -> None:
+    told = rf"{formulation} is not linear, and \.sol files are points of linear programs: write the solution as \.json"
+    with pytest.raises(UsageError, match=told):
+        sol_of(optsched.solve("@quickstart", formulation))
+
+
 def test_every_source_is_the_same_point(previous: tuple[optsched.Solution, Path]) -> None:
     solution, folder = previous
     formulation = api.make_formulation("max-throughput", {"integral": True})

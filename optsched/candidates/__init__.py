@@ -9,6 +9,7 @@ from optsched.candidates.kinds import Absence, Kinds
 from optsched.candidates.needs import column_needs
 from optsched.candidates.resources import Resources
 from optsched.candidates.room import gpus_allowed
+from optsched.candidates.usage import Usage
 
 __all__ = [
     "Absence",
@@ -19,6 +20,7 @@ __all__ = [
     "KindColumns",
     "Kinds",
     "Resources",
+    "Usage",
     "classes_apart",
     "column_alone",
     "column_needs",

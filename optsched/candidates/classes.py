@@ -16,11 +16,12 @@ from optsched.arrays import (
     IntArray,
     constant,
     in_order,
-    is_range,
     taken,
 )
 from optsched.candidates.resources import Resources
+from optsched.candidates.usage import Usage
 from optsched.instance import Instance
+from optsched.matrices import same_places
 from optsched.performance import Configurations
 
 if TYPE_CHECKING:
@@ -56,17 +57,15 @@ class Classes:
         First job of each class.
     count : FloatArray, shape (K,)
         n_k.
-    kind_column : IntArray, shape (N,)
-        Column of the candidates that each column comes from.
+    origin : IntArray or None, shape (N,)
+        Column of the candidates that each column comes from (`kind_column`); None: they are those, in order.
     class_a, class_b : IntArray, shape (N,)
         The class and its partner's (-1: alone).
     rate_a, rate_b : FloatArray, shape (N,)
         steps/s of a member of each.
     throughput : csr_matrix, shape (K, N)
         steps/s that one unit of x gives to the class.
-    member : csr_matrix, shape (K, N)
-        1 where a member takes part, 2 for a pair inside the class.
-    usage : csr_matrix, shape (R, N)
+    holds : Usage
         Resources that one unit of x holds.
     """
 
@@ -75,14 +74,13 @@ class Classes:
     of_job: IntArray
     first: IntArray
     count: FloatArray
-    kind_column: IntArray
+    origin: IntArray | None
     class_a: IntArray
     class_b: IntArray
     rate_a: FloatArray
     rate_b: FloatArray
     throughput: sp.csr_matrix
-    member: sp.csr_matrix
-    usage: sp.csr_matrix
+    holds: Usage
 
     def __len__(self) -> int:
         return len(self.first)
@@ -90,7 +88,28 @@ class Classes:
     @property
     def columns(self) -> int:
         """N."""
-        return len(self.kind_column)
+        return len(self.class_a)
+
+    @cached_property
+    def member(self) -> sp.csr_matrix:
+        """1 where a member takes part, 2 for a pair inside the class; shape (K, N)."""
+        pair = np.flatnonzero(~self.alone)
+        if not len(pair) and in_order([self.class_a]):
+            return same_places(self.throughput, np.ones(self.columns))
+        number = np.arange(self.columns, dtype=np.int64)
+        where = (np.concatenate([self.class_a, self.class_b[pair]]), np.concatenate([number, pair]))
+        return sp.csr_matrix((np.ones(len(where[0])), where), shape=self.throughput.shape)
+
+    @property
+    def usage(self) -> sp.csr_matrix:
+        """Resources that one unit of x holds, shape (R, N)."""
+        return self.holds.matrix
+
+    def time(self, x: FloatArray) -> FloatArray:
+        """Time that the members of each class spend in an allocation, ``member @ x``; shape (K,)."""
+        if not self.alone.all():
+            return np.asarray(self.member @ x)
+        return np.bincount(self.class_a, x, len(self)).astype(np.float64, copy=False)
 
     @property
     def instance(self) -> Instance:
@@ -113,11 +132,14 @@ class Classes:
         return self.candidates.configurations
 
     @cached_property
+    def kind_column(self) -> IntArray:
+        """Column of the candidates that each column comes from, shape (N,)."""
+        return np.arange(self.columns, dtype=np.int64) if self.origin is None else self.origin
+
+    @cached_property
     def configuration(self) -> IntArray:
         """Row of the configurations table of each column, shape (N,)."""
-        kind_column = self.kind_column
-        every = is_range(kind_column, len(self.candidates.columns))
-        return taken(self.candidates.configuration, None if every else kind_column)
+        return taken(self.candidates.configuration, self.origin)
 
     @cached_property
     def pool(self) -> IntArray:
@@ -136,7 +158,11 @@ class Classes:
         Pool, GPUs, nodes, place in the job's own list of options (-1: none), workers, servers, and the bits of the
         share.
         """
-        columns, kind_column = self.candidates.columns, self.kind_column
+        return self.labels_of(np.arange(self.columns, dtype=np.int64))
+
+    def labels_of(self, some: IntArray) -> IntArray:
+        """`configuration_labels` of some of the columns."""
+        columns, kind_column = self.candidates.columns, some if self.origin is None else self.origin[some]
         option = columns.option[kind_column]
         lists = np.append(self.candidates.kinds.options, -1)[columns.kind[kind_column]]
         ordinal = np.where(option >= 0, option - self.instance.options.indptr[np.maximum(lists, 0)], -1)

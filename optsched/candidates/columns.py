@@ -118,6 +118,10 @@ class KindColumns:
         """Pool of each column; -1 for an option that uses none."""
         return looked_up(self.ways.pool, self.way)
 
+    def pool_of(self, rows: IntArray) -> IntArray:
+        """Pool of some columns: where they are few, those of all are not written down."""
+        return self.ways.pool[self.way[rows]]
+
     @cached_property
     def gpus(self) -> IntArray:
         """GPUs of each column."""

@@ -15,20 +15,19 @@ from numpy.typing import NDArray
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, in_order, is_range, looked_up
 from optsched.candidates.classes import Classes
 from optsched.candidates.columns import Drop, KindColumns, Ways
-from optsched.candidates.generate import gpu_memory, option_columns, pair_columns, rated_columns
+from optsched.candidates.configuration_table import ConfigurationTable
+from optsched.candidates.generate import gpu_memory
 from optsched.candidates.kinds import Absence, Kinds, find_kinds
+from optsched.candidates.making import all_but_pairs, every_column, few_configurations
 from optsched.candidates.merging import build_classes
-from optsched.candidates.modelled_pairs import modelled_pairs
-from optsched.candidates.pair_table import PairTable, pair_table
+from optsched.candidates.pair_table import PairTable
 from optsched.candidates.resources import Resources, resource_rows
 from optsched.candidates.room_words import RoomWords
-from optsched.candidates.servers import server_columns
-from optsched.candidates.sifting import sifted
+from optsched.candidates.usage import Usage
 from optsched.instance import Instance
 from optsched.instance.reading import listed
 from optsched.performance import Configurations, PerformanceModel
-from optsched.performance.composed import only_table
-from optsched.performance.table import TableModel
+from optsched.performance.composed import colocating
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,8 @@ class Candidates:
         Row of ``configurations`` of each column.
     configurations : Configurations
     resources : Resources
-    usage : csr_matrix, shape (resources, N)
+    holds : Usage
+        Resources that one unit of each column holds.
     dropped : KindColumns
         Columns that cannot run, each with its `Drop`.
     later_nodes : bool
@@ -67,7 +67,7 @@ class Candidates:
     configuration: np.ndarray
     configurations: Configurations
     resources: Resources
-    usage: sp.csr_matrix
+    holds: Usage
     dropped: KindColumns
     later_nodes: bool = False
     aggregate: bool = True
@@ -75,7 +75,14 @@ class Candidates:
     quantile: float | None = None
     pairs: PairTable | None = None
     """Pairs that can be made columns when they are asked for (`with_pairs`); None: all of them are columns."""
+    elastic: ConfigurationTable | None = None
+    """Configurations that can be made columns (`with_configurations`); None: all of them are columns."""
     _classes: dict[tuple[frozenset[str] | bytes, ...], Classes] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def usage(self) -> sp.csr_matrix:
+        """Resources that one unit of each column holds, shape (R, N)."""
+        return self.holds.matrix
 
     def classes(self, reads: frozenset[str], labels: Sequence[IntArray] = ()) -> Classes:
         """Merge jobs that a formulation which reads only these job arrays cannot tell apart.
@@ -98,9 +105,18 @@ class Candidates:
         once = group_rows((first, second, way), len(way)).first
         made = self.pairs.columns_of(first[once], second[once], way[once])
         alone = self.columns.take(np.flatnonzero(self.columns.partner < 0))
-        both = KindColumns.concatenate([alone, made])
-        grown = _candidates(self.instance, self.kinds, both, self.dropped, self.later_nodes, self.pairs)
-        return replace(grown, aggregate=self.aggregate, not_meant=self.not_meant, quantile=self.quantile)
+        return self._with_columns(KindColumns.concatenate([alone, made]))
+
+    def with_configurations(self, cells: IntArray) -> Candidates:
+        """The same candidates with columns for these cells of ``elastic``, each given once, beside those there are."""
+        assert self.elastic is not None
+        return self._with_columns(KindColumns.concatenate([self.columns, self.elastic.columns_of(cells)]))
+
+    def _with_columns(self, columns: KindColumns) -> Candidates:
+        grown = _candidates(self.instance, self.kinds, columns, self.dropped, self.later_nodes, self.pairs)
+        return replace(
+            grown, aggregate=self.aggregate, not_meant=self.not_meant, quantile=self.quantile, elastic=self.elastic
+        )
 
     def by_kind(self) -> Candidates:
         """The same candidates with equal jobs merged, whatever `per_job` said."""
@@ -127,7 +143,7 @@ class Candidates:
             self,
             columns=self.columns.take(stay),
             configuration=self.configuration[stay],
-            usage=sp.csr_matrix(self.usage.tocsc()[:, stay]),
+            holds=self.holds.take(stay),
             dropped=KindColumns.concatenate([self.dropped, leaving]),
             _classes={},
         )
@@ -272,63 +288,24 @@ def compile(
     model: PerformanceModel,
     future: bool = False,
     later_nodes: bool = False,
-    pairs_on_demand: bool = False,
+    on_demand: bool = False,
 ) -> Candidates:
     """Make the candidates of an instance with the throughputs of a performance model.
 
     Jobs that have not arrived are left out, unless ``future``, and columns that fit only with nodes that are not
     available yet, unless ``later_nodes`` (for programs that plan ahead). The capacity is always that of now.
 
-    With ``pairs_on_demand`` pairs of jobs are no columns until `Candidates.with_pairs` asks for them.
+    With ``on_demand`` pairs of jobs are no columns until `Candidates.with_pairs` asks for them; where there can be
+    none, jobs with many configurations have a few until `Candidates.with_configurations` asks for more.
     """
     kinds = find_kinds(instance, future)
-    if pairs_on_demand:
-        return _candidates(instance, kinds, *_columns_but_pairs(instance, kinds, model, later_nodes))
-    return _candidates(instance, kinds, *_every_column(instance, kinds, model, later_nodes), later_nodes)
-
-
-def _columns_but_pairs(
-    instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
-) -> tuple[KindColumns, KindColumns, bool, PairTable]:
-    table, alone, dropped = _rated(instance, kinds, model, later_nodes)
-    parts = [option_columns(instance, kinds, table.sizes), server_columns(instance, kinds, table.sizes)]
-    others = KindColumns.concatenate(parts)
-    pairs = pair_table(instance, kinds, model, table.sizes, alone, others, later_nodes)
-    return *_sorted_out(alone, dropped, others), later_nodes, pairs
-
-
-def _rated(
-    instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
-) -> tuple[TableModel, KindColumns, KindColumns]:
-    """The table, and the columns of jobs alone on GPUs: those that are kept, and those that are dropped."""
-    table = TableModel.again(model, instance, later_nodes)
-    counts = kinds.counts(int(table.sizes.gpus.max()), table, complete=only_table(model))
-    most = len(counts[0]) * len(instance.cluster.pools)
-    return table, *sifted(rated_columns(instance, kinds, model, table, counts, later_nodes), most)
-
-
-def _sorted_out(alone: KindColumns, dropped: KindColumns, others: KindColumns) -> tuple[KindColumns, KindColumns]:
-    """What is kept of all columns, and what is dropped."""
-    keep = others.drop == Drop.KEPT
-    both = ((alone, others.take(keep)), (dropped, others.take(~keep)))
-    kept, dropped = (KindColumns.concatenate(parts) for parts in both)
-    return kept, dropped
-
-
-def _every_column(
-    instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
-) -> tuple[KindColumns, KindColumns]:
-    table, alone, dropped = _rated(instance, kinds, model, later_nodes)
-    stated = pair_columns(instance, kinds, table.sizes, later_nodes)
-    others = KindColumns.concatenate(
-        [
-            option_columns(instance, kinds, table.sizes),
-            stated,
-            modelled_pairs(instance, kinds, model, table.sizes, alone, stated, later_nodes),
-            server_columns(instance, kinds, table.sizes),
-        ]
-    )
-    return _sorted_out(alone, dropped, others)
+    if not on_demand:
+        return _candidates(instance, kinds, *every_column(instance, kinds, model, later_nodes), later_nodes)
+    if instance.colocation or colocating(model) is not None:
+        columns, dropped, pairs = all_but_pairs(instance, kinds, model, later_nodes)
+        return _candidates(instance, kinds, columns, dropped, later_nodes, pairs)
+    columns, dropped, elastic = few_configurations(instance, kinds, model, later_nodes)
+    return replace(_candidates(instance, kinds, columns, dropped, later_nodes), elastic=elastic)
 
 
 def _candidates(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, Scalar, blocks, group_rows, is_constant, ranges
+from optsched.arrays import BLOCK, BoolArray, FloatArray, IntArray, Scalar, blocks, group_rows, is_constant, ranges
 from optsched.candidates.columns import Drop, KindColumns, Ways
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.room import drop_roomless
@@ -40,29 +40,70 @@ def rated_columns(
     listed = []
     for columns in _everywhere(*counts, table.sizes):
         if table.has_spreads:
-            row, spread = table.listed_spreads(kinds.batch, columns.kind, columns.pool, columns.gpus)
-            other = spread != columns.nodes[row]
-            more = columns.take(row[other])
-            listed.append(KindColumns.make(more.kind, more.pool, more.gpus, spread[other]))
-        yield _rated(columns, instance, kinds, model, table, later_nodes)
+            listed.append(_other_spreads(columns, kinds, table))
+        yield rated(columns, instance, kinds, model, table, later_nodes)
     if listed:
-        yield _rated(KindColumns.concatenate(listed), instance, kinds, model, table, later_nodes)
+        yield rated(KindColumns.concatenate(listed), instance, kinds, model, table, later_nodes)
+
+
+def rated_by_kind(
+    instance: Instance,
+    kinds: Kinds,
+    model: PerformanceModel,
+    table: TableModel,
+    counts: tuple[IntArray, IntArray],
+    later_nodes: bool,
+) -> Iterator[KindColumns]:
+    """The same columns in order of kind, pool, GPUs and nodes, those of a kind together; ``counts`` are in order."""
+    for columns in _kind_by_kind(*counts, table.sizes):
+        if table.has_spreads:
+            columns = KindColumns.concatenate([columns, _other_spreads(columns, kinds, table)])
+            columns = columns.take(np.lexsort((columns.nodes, columns.gpus, columns.pool, columns.kind)))
+        yield rated(columns, instance, kinds, model, table, later_nodes)
+
+
+def _other_spreads(columns: KindColumns, kinds: Kinds, table: TableModel) -> KindColumns:
+    """The same columns on other numbers of nodes, as far as the table lists them."""
+    row, spread = table.listed_spreads(kinds.batch, columns.kind, columns.pool, columns.gpus)
+    other = spread != columns.nodes[row]
+    more = columns.take(row[other])
+    return KindColumns.make(more.kind, more.pool, more.gpus, spread[other])
 
 
 def _everywhere(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[KindColumns]:
     """Columns of kinds on so many GPUs of every pool, on the fewest nodes; pool by pool for each of them."""
+    pools, ways, place, counts = _fewest_nodes(gpus, sizes)
+    for part in blocks(len(kind)):
+        way = np.add.outer(place[part], pools * counts).ravel()
+        yield KindColumns.of(np.repeat(kind[part], len(pools)), way, ways)
+
+
+def _kind_by_kind(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[KindColumns]:
+    """The same, for kinds in order; those of a kind together, and pool by pool for each kind."""
+    pools, ways, place, counts = _fewest_nodes(gpus, sizes)
+    begin = np.append(np.flatnonzero(np.diff(kind, prepend=-1)), len(kind))
+    row = 0
+    while row + 1 < len(begin):
+        last = max(row + 1, int(np.searchsorted(begin, begin[row] + BLOCK // max(1, len(pools)), "right")) - 1)
+        first, size = begin[row:last], np.diff(begin[row : last + 1])
+        times = np.repeat(size, len(pools))
+        pair = ranges(np.repeat(first, len(pools)), times)
+        way = place[pair] + np.repeat(np.tile(pools * counts, len(first)), times)
+        yield KindColumns.of(kind[pair], way, ways)
+        row = last
+
+
+def _fewest_nodes(gpus: IntArray, sizes: PoolSizes) -> tuple[IntArray, Ways, IntArray, int]:
+    """The pools; the ways to have these counts in every pool, in order; place of each count; how many there are."""
     pools = np.arange(len(sizes.gpus), dtype=np.int64)
     alike = group_rows([gpus], len(gpus))
     counts = np.sort(gpus[alike.first])
     place = np.searchsorted(counts, gpus[alike.first])[alike.inverse]
     pool, count = np.repeat(pools, len(counts)), np.tile(counts, len(pools))
-    ways = Ways(pool, count, sizes.fewest_nodes(pool, count), np.ones(len(pool)))
-    for part in blocks(len(kind)):
-        way = np.add.outer(place[part], pools * len(counts)).ravel()
-        yield KindColumns.of(np.repeat(kind[part], len(pools)), way, ways)
+    return pools, Ways(pool, count, sizes.fewest_nodes(pool, count), np.ones(len(pool))), place, len(counts)
 
 
-def _rated(
+def rated(
     columns: KindColumns,
     instance: Instance,
     kinds: Kinds,
@@ -145,7 +186,7 @@ def drop_unfit(columns: KindColumns, instance: Instance, kinds: Kinds, sizes: Po
     spread_wrong = (ways.nodes > sizes.nodes[ways.pool]) | (ways.gpus > sizes.most_gpus(ways.pool, ways.nodes))
     reasons = (on_gpus & (ways.gpus > sizes.gpus[ways.pool]), on_gpus & spread_wrong)
     drop = np.select(reasons, (Drop.TOO_MANY_GPUS, Drop.TOO_MANY_NODES), Drop.KEPT).astype(np.uint8)[columns.way]
-    if any(workload.gpu_memory for workload in instance.workloads):
+    if instance.stated_needs.gpu_memory.any():
         needs, has = gpu_memory(instance, kinds, columns)
         drop[(drop == Drop.KEPT) & on_gpus[columns.way] & (needs > has * (1 + ROUNDING))] = Drop.OUT_OF_MEMORY
     return replace(columns, drop=drop)
@@ -153,8 +194,7 @@ def drop_unfit(columns: KindColumns, instance: Instance, kinds: Kinds, sizes: Po
 
 def gpu_memory(instance: Instance, kinds: Kinds, columns: KindColumns) -> tuple[FloatArray, FloatArray]:
     """GB per GPU that each column needs (0 where its workloads don't say) and has (inf where its pool doesn't say)."""
-    stated = [0.0 if workload.gpu_memory is None else workload.gpu_memory for workload in instance.workloads]
-    need = np.array([*stated, 0.0])[kinds.workload]
+    need = instance.stated_needs.gpu_memory[kinds.workload]
     together = need[columns.kind] + np.where(columns.partner >= 0, need[columns.partner], 0.0)
     has = [np.inf if pool.gpu_memory is None else pool.gpu_memory for pool in instance.cluster.pools]
     return together, np.array([*has, np.inf])[columns.pool] * columns.share

@@ -13,7 +13,7 @@ from optsched.arrays import IntArray, constant, group_rows, in_order, is_range, 
 from optsched.candidates.classes import READABLE, Classes, job_array
 from optsched.candidates.columns import KindColumns
 from optsched.candidates.kinds import Absence
-from optsched.matrices import rows_in_order, same_places
+from optsched.matrices import rows_in_order
 
 if TYPE_CHECKING:
     from optsched.candidates.compile import Candidates
@@ -60,52 +60,51 @@ def merge_jobs(candidates: Candidates, reads: frozenset[str], labels: Sequence[I
     return JobGroups(of_job, first, count)
 
 
-Columns = tuple[IntArray, IntArray, IntArray]
-"""(kind column, class, partner class or -1) of columns of classes."""
+Columns = tuple[IntArray | None, IntArray, IntArray]
+"""(kind column, class, partner class or -1) of columns of classes; None: all kind columns, in order."""
 
 
 def assemble(
     candidates: Candidates, reads: frozenset[str], groups: JobGroups, alone: Columns, pairs: Columns
 ) -> Classes:
     """The classes with these columns, and their matrices."""
-    kind_column, class_a, class_b = (joined(part) for part in zip(alone, pairs, strict=True))
+    origin, class_a, class_b = alone
+    if origin is not None and pairs[0] is not None:
+        origin, class_a, class_b = joined([origin, pairs[0]]), joined([class_a, pairs[1]]), joined([class_b, pairs[2]])
     columns, kinds, first = candidates.columns, candidates.kinds, groups.first
-    rows = None if is_range(kind_column, len(columns)) else kind_column
-    rate_a, rate_b = taken(columns.rate, rows), taken(columns.partner_rate, rows)
-    usage = candidates.usage if rows is None else sp.csr_matrix(candidates.usage.tocsc()[:, rows])
-    shape = (len(first), len(kind_column))
-    if len(pairs[0]):
-        swapped = (class_b >= 0) & (kinds.of_job[first[class_a]] != columns.kind[kind_column])
+    if origin is not None and is_range(origin, len(columns)):
+        origin = None
+    rate_a, rate_b = taken(columns.rate, origin), taken(columns.partner_rate, origin)
+    shape = (len(first), len(class_a))
+    if len(pairs[1]):
+        swapped = (class_b >= 0) & (kinds.of_job[first[class_a]] != taken(columns.kind, origin))
         rate_a, rate_b = np.where(swapped, rate_b, rate_a), np.where(swapped, rate_a, rate_b)
         pair = np.flatnonzero(class_b >= 0)
-        number = np.arange(len(kind_column), dtype=np.int64)
+        number = np.arange(len(class_a), dtype=np.int64)
         where = (np.concatenate([class_a, class_b[pair]]), np.concatenate([number, pair]))
         throughput = sp.csr_matrix((np.concatenate([rate_a, rate_b[pair]]), where), shape=shape)
-        member = sp.csr_matrix((np.ones(len(where[0])), where), shape=shape)
     else:
         throughput = rows_in_order(class_a, rate_a, shape)
-        member = same_places(throughput, np.ones(len(rate_a)))
     return Classes(
         candidates=candidates,
         reads=reads,
         of_job=groups.of_job,
         first=first,
         count=groups.count.astype(np.float64),
-        kind_column=kind_column,
+        origin=origin,
         class_a=class_a,
         class_b=class_b,
         rate_a=rate_a,
         rate_b=rate_b,
         throughput=throughput,
-        member=member,
-        usage=usage,
+        holds=candidates.holds if origin is None else candidates.holds.take(origin),
     )
 
 
 def alone_columns(columns: KindColumns, kind_of_class: IntArray, kinds: int) -> Columns:
     """Every column without a partner of every class: class by class, in the order of the kind's columns."""
     if not len(columns.pairs) and in_order([columns.kind]) and is_range(kind_of_class, kinds):
-        return np.arange(len(columns), dtype=np.int64), columns.kind, constant(-1, len(columns), np.int64)
+        return None, columns.kind, constant(-1, len(columns), np.int64)
     alone = np.flatnonzero(columns.partner < 0)
     if not in_order([columns.kind[alone]]):
         alone = alone[np.argsort(columns.kind[alone], kind="stable")]
@@ -119,13 +118,12 @@ def alone_columns(columns: KindColumns, kind_of_class: IntArray, kinds: int) -> 
 
 def _pair_columns(columns: KindColumns, kind_of_class: IntArray, kinds: int, count: IntArray) -> Columns:
     """Every column of two kinds for every pair of their classes, the lower class first."""
-    by_kind = np.argsort(kind_of_class, kind="stable").astype(np.int64)
-    classes_of = np.bincount(kind_of_class, minlength=kinds).astype(np.int64)
-    start_of = np.concatenate(([0], np.cumsum(classes_of)))[:-1].astype(np.int64)
-
     pairs = columns.pairs
     if not len(pairs):
         return pairs, pairs, pairs
+    by_kind = np.argsort(kind_of_class, kind="stable").astype(np.int64)
+    classes_of = np.bincount(kind_of_class, minlength=kinds).astype(np.int64)
+    start_of = np.concatenate(([0], np.cumsum(classes_of)))[:-1].astype(np.int64)
     size_a, size_b = classes_of[columns.kind[pairs]], classes_of[columns.partner[pairs]]
     products = size_a * size_b
     pair_column = np.repeat(pairs, products)

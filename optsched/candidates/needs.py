@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 import scipy.sparse as sp
 
@@ -15,15 +13,10 @@ from optsched.instance import Instance
 
 def column_needs(instance: Instance, kinds: Kinds, columns: KindColumns) -> dict[str, tuple[IntArray, FloatArray]]:
     """Columns that need each resource, and how much: the demand of workloads per GPU x GPUs, or an option's totals."""
-    numbers: dict[str, int] = {}
-    demands = _entries([workload.demand for workload in instance.workloads], numbers)
-    totals = _entries(instance.options.uses, numbers)
-    if not numbers:
+    stated = instance.stated_needs
+    if not stated.names:
         return {}
-    demand, uses = (
-        sp.csr_matrix((amount, (row, name)), shape=(count + 1, len(numbers)))  # the last row is for none
-        for (row, name, amount), count in ((demands, len(instance.workloads)), (totals, len(instance.options.uses)))
-    )
+    demand, uses = stated.demand, stated.uses
     none = len(instance.workloads)
     workload = np.where(kinds.workload < 0, none, kinds.workload)
     partner = np.where(columns.partner < 0, none, workload[columns.partner])
@@ -34,12 +27,5 @@ def column_needs(instance: Instance, kinds: Kinds, columns: KindColumns) -> dict
     needs.eliminate_zeros()
     return {
         name: (needs.indices[start:stop].astype(np.int64), needs.data[start:stop])
-        for name, start, stop in zip(numbers, needs.indptr, needs.indptr[1:], strict=False)
+        for name, start, stop in zip(stated.names, needs.indptr, needs.indptr[1:], strict=False)
     }
-
-
-def _entries(needs: Sequence[Mapping[str, float]], numbers: dict[str, int]) -> tuple[list[int], list[int], list[float]]:
-    """Row, number of the name and amount of every entry; new names are added to ``numbers``."""
-    rows = [row for row, need in enumerate(needs) for _ in need]
-    names = [numbers.setdefault(name, len(numbers)) for need in needs for name in need]
-    return rows, names, [amount for need in needs for amount in need.values()]

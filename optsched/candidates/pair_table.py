@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
@@ -16,6 +15,7 @@ from optsched.candidates.kinds import Kinds
 from optsched.candidates.modelled_pairs import GAIN, pairable
 from optsched.candidates.resources import Resources, resource_rows
 from optsched.candidates.room import drop_roomless
+from optsched.candidates.usage import Usage
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
 from optsched.performance import Configurations, Feasibility, PerformanceModel, PoolSizes
@@ -124,10 +124,10 @@ class PairTable:
         way = same.first[same.inverse[self.ways :]] if len(pool) else pool
         return np.where(way < self.ways, way, -1)
 
-    def usage_rows(self, instance: Instance, columns: KindColumns) -> tuple[Resources, sp.csr_matrix]:
+    def usage_rows(self, instance: Instance, columns: KindColumns) -> tuple[Resources, Usage]:
         """Resources and their use by some columns; the rows are those that all possible columns have."""
         resources, usage = resource_rows(instance, self.kinds, KindColumns.concatenate([columns, self.beside]))
-        return resources, sp.csr_matrix(usage.tocsc()[:, : len(columns)])
+        return resources, usage.take(np.arange(len(columns)))
 
 
 def pair_table(
@@ -203,7 +203,7 @@ def pair_table(
     w, a = np.nonzero(allowed.any(axis=2))
     beside = KindColumns.make(first[a], pool[w], gpus[w], nodes[w])
     resources, usage = resource_rows(instance, kinds, KindColumns.concatenate([columns, beside]))
-    held = usage.tocsc()[:, len(columns) :].T.toarray()
+    held = usage.matrix.tocsc()[:, len(columns) :].T.toarray()
     held[np.arange(len(w)), pool[w]] -= gpus[w]
     needs = np.zeros((len(ways), sorts, len(resources)))
     needs[w, a] = held

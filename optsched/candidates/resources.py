@@ -12,9 +12,9 @@ from optsched.candidates.columns import KindColumns
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.needs import column_needs
 from optsched.candidates.servers import server_needs
+from optsched.candidates.usage import ByWay, Usage
 from optsched.instance import Instance
 from optsched.instance.cluster import PER_NODE
-from optsched.matrices import one_per_column
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Resources:
         return len(self.names)
 
 
-def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tuple[Resources, sp.csr_matrix]:
+def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tuple[Resources, Usage]:
     """The resources, and their use by each kind column (resources x columns).
 
     A pool's CPUs and memory are rows only where the pool states them for every usable node and some column uses them.
@@ -71,12 +71,12 @@ def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tup
     nothing = (np.zeros(0, np.int64), np.zeros(0))
     for name, node_field in PER_NODE.items():
         here, amount = needs.get(name, nothing)
-        used = set(columns.pool[here].tolist())
+        used = set(columns.pool_of(here).tolist())
         for row, place in enumerate(pools):
             full_name = f"{place.name}.{name}"
             total = float(getattr(place, node_field)[place.usable(now)].sum())
             if (row in used or full_name in of_servers) and not np.isnan(total):
-                mine = columns.pool[here] == row
+                mine = columns.pool_of(here) == row
                 theirs, their_amount = of_servers.get(full_name, nothing)
                 both = np.concatenate([here[mine], theirs])
                 add(full_name, total, "renewable", both, np.concatenate([amount[mine], their_amount]))
@@ -84,20 +84,21 @@ def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tup
         here, amount = needs.get(resource.name, nothing)
         if resource.pool is not None:
             pool = instance.cluster.pool_index[resource.pool]
-            mine = (columns.pool[here] == pool) | (columns.option[here] >= 0)
+            mine = (columns.pool_of(here) == pool) | (columns.option[here] >= 0)
             here, amount = here[mine], amount[mine]
         theirs, their_amount = of_servers.get(resource.name, nothing)
         here, amount = np.concatenate([here, theirs]), np.concatenate([amount, their_amount])
         add(resource.name, resource.capacity, resource.kind, here, amount)
     shape = (len(names), len(columns))
     if holds.all() and not any(map(len, rows)):  # every column holds GPUs, and nothing else
-        whole = one_per_column(ways.pool, of_way, columns.way, len(names))
+        usage = Usage(len(names), ByWay(columns.way, ways.pool, of_way))
     else:
         on_pool = np.flatnonzero(holds[columns.way])
-        rows.insert(0, columns.pool[on_pool])
+        rows.insert(0, columns.pool_of(on_pool))
         cols.insert(0, on_pool)
         amounts.insert(0, of_way[columns.way[on_pool]])
-        whole = sp.csr_matrix((np.concatenate(amounts), (np.concatenate(rows), np.concatenate(cols))), shape=shape)
+        entries = (np.concatenate(amounts), (np.concatenate(rows), np.concatenate(cols)))
+        usage = Usage.of(sp.csr_matrix(entries, shape=shape))
     pool_of_row = np.full(len(names), -1, np.int64)
     pool_of_row[: len(pools)] = np.arange(len(pools))
-    return Resources(tuple(names), np.array(capacity), np.array(renewable), pool_of_row), whole
+    return Resources(tuple(names), np.array(capacity), np.array(renewable), pool_of_row), usage

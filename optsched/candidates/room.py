@@ -59,7 +59,7 @@ class Room:
 
 def drop_roomless(columns: KindColumns, instance: Instance, kinds: Kinds, later_nodes: bool) -> KindColumns:
     """Drop generated columns, each with a pool, whose demand no nodes or resources can meet."""
-    if not any(workload.demand for workload in instance.workloads):
+    if not instance.stated_needs.demand.nnz:
         return columns
     kept = np.flatnonzero(columns.drop == Drop.KEPT)
     some = columns.take(kept)

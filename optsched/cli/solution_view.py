@@ -82,6 +82,9 @@ def title(solution: Solution, classes: Classes) -> Iterator[RenderableType]:
     yield heading(f"{name(solution.instance.name)}: {solution.formulation}")
     jobs = count(len(solution.instance.jobs_table), "job")
     yield f"{jobs}, {count(len(classes), 'class', 'classes')}, {count(classes.columns, 'column')}"
+    if solution.columns_made is not None:
+        what, made, possible = solution.columns_made
+        yield f"{made:,} of {possible:,} {what} beside the first columns were made columns"
     yield cluster_words(solution.instance)
     yield ""
 

@@ -67,7 +67,7 @@ def solve(
         bool,
         typer.Option(
             "--generate-columns",
-            help="Make columns only of pairs of jobs that are worth it; the optimum is the same.",
+            help="Make columns only of pairs of jobs, or configurations, that are worth it; the optimum is the same.",
             rich_help_panel=SOLVER,
         ),
     ] = False,

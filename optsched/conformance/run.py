@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from optsched.conformance import allocation, conic, integer, limits, linear, sessions, timeline
+from optsched.conformance import allocation, conic, integer, limits, linear, sessions, timeline, totals
 from optsched.conformance.case import Case, Failed, Result, Skipped, Subject, Verdict
 from optsched.errors import OptschedError
 from optsched.registry import load_solver
@@ -19,7 +19,7 @@ BANKS: Mapping[str, tuple[Case, ...]] = {
     "sessions": sessions.CASES,
     "limits": limits.CASES,
     "timeline": timeline.CASES,
-    "allocation": allocation.CASES,
+    "allocation": (*allocation.CASES, *totals.CASES),
 }
 """All cases, bank by bank. A further kind of program is a further bank."""
 OF_ROWS = frozenset({"linear", "integer", "sessions", "limits"})

@@ -14,7 +14,7 @@ from optsched.program.utility import Total
 
 @dataclass(frozen=True)
 class Duals:
-    """Multipliers of the rows, all >= 0: u of time, p of capacity, y of levels (of a total: what it pays for them)."""
+    """Multipliers of the rows, all >= 0: u of time, p of capacity, y of levels (of a linear total: their weights)."""
 
     time: FloatArray
     capacity: FloatArray
@@ -23,9 +23,8 @@ class Duals:
     @classmethod
     def of(cls, blocks: Mapping[str, FloatArray], program: AllocationProgram) -> Duals:
         """Those of a program's rows, given as its derivatives."""
-        if isinstance(program.utility, Total):
-            levels = program.utility.weight.astype(np.float64)
-        else:
+        levels = _weights(program)
+        if levels is None:
             levels = np.maximum(-blocks["levels"], 0.0)
         return cls(np.maximum(blocks["time"], 0.0), np.maximum(blocks["capacity"], 0.0), levels)
 
@@ -39,5 +38,11 @@ class Duals:
 
     def rows(self, program: AllocationProgram) -> FloatArray:
         """The way back: derivatives, row by row."""
-        levels = [] if isinstance(program.utility, Total) else [-self.levels]
+        levels = [-self.levels] if _weights(program) is None else []
         return np.concatenate([self.time, self.capacity, *levels])
+
+
+def _weights(program: AllocationProgram) -> FloatArray | None:
+    """What a linear total pays for levels; None for other utilities, whose levels have rows."""
+    utility = program.utility
+    return utility.weight.astype(np.float64) if isinstance(utility, Total) and not program.conic else None

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.candidates.pair_table import PairTable
 from optsched.decomposition.duals import Duals
+from optsched.decomposition.levels import level_scale, refuse
 from optsched.decomposition.pairs import Pairs
 from optsched.decomposition.way import Way
-from optsched.errors import UsageError
-from optsched.program import AllocationProgram, Minimum
+from optsched.program import AllocationProgram
 from optsched.program.utility import Total
+from optsched.solution.solution import PAIRS
 
 AT_MOST = 2
 """Partners of a class in a way that are handed out by rank, each of another sort."""
 LONELY = 0.1
 """Part of what its best partner is worth that those of its rank must be, lest a class is offered the best one too."""
-ROUNDING = 1e-12
-"""Relative difference of levels from throughputs times numbers."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,8 @@ class PairPricing:
     table: PairTable
     scale: FloatArray
 
+    of_what: ClassVar[str] = PAIRS
+
     @classmethod
     def of(cls, program: AllocationProgram) -> PairPricing:
         """Of a program whose classes have pairs on demand, and no columns of pairs.
@@ -58,21 +59,10 @@ class PairPricing:
         UsageError
             If pairs are no longer on demand, or columns cannot be priced by the levels of jobs alone.
         """
-        utility = program.utility
-        linear = isinstance(utility, Total) and utility.function == "linear"
-        plain = linear or (isinstance(utility, Minimum) and utility.delay is None)
-        why = (
-            "jobs are whole" if program.integral
-            else "side constraints have rows" if program.side
-            else "there are rows of one's own (extend)" if program.extend is not None
-            else "the utility is another one" if not plain
-            else "an option changes which columns there are" if program.classes.candidates.pairs is None
-            else None
-        )  # fmt: skip
-        if why is not None:
-            raise UsageError(f"columns are generated for a smallest level or a total of levels, not where {why}")
-        assert program.classes.candidates.pairs is not None
-        return cls(program, program.classes.candidates.pairs, _level_scale(program))
+        pairs = program.classes.candidates.pairs
+        refuse(program, gone=pairs is None, concave=False)
+        assert pairs is not None
+        return cls(program, pairs, level_scale(program))
 
     @property
     def classes(self) -> Classes:
@@ -96,8 +86,11 @@ class PairPricing:
 
     @cached_property
     def highest(self) -> float:
-        """No level in a pair is above this."""
-        return max((float(way.level.max(initial=0.0)) for way in self.ways), default=0.0)
+        """No smallest level is above this, alone or in pairs: what the class that is worst off could have at most."""
+        level = self.program.highest_level.copy()
+        for way in self.ways:
+            level[way.classes] = np.maximum(level[way.classes], np.where(way.barred, 0.0, way.level).max(axis=1))
+        return float(level.min(initial=np.inf)) if len(level) else 0.0
 
     def levels(self, pairs: Pairs) -> tuple[FloatArray, FloatArray]:
         """Levels that a unit of each pair gives to its two classes."""
@@ -128,11 +121,14 @@ class PairPricing:
         """What all pairs together can add to a bound that duals prove for the columns of a program without them.
 
         sum_c d_c x_c <= sum_k n_k v_k / 2  over pairs c of value d_c, where v_k is the largest value of class k; and
-        where the duals of the levels make less than 1, what a level beyond those of jobs alone adds.
+        where the duals of the levels make less than 1, what a smallest level beyond that of jobs alone adds.
         """
         C = self.classes
-        short = 0.0 if isinstance(self.program.utility, Total) else max(0.0, 1.0 - float(C.count @ duals.levels))
-        return float(C.count @ self.excess(duals)) / 2 + short * self.highest
+        beyond = 0.0
+        if not isinstance(self.program.utility, Total):
+            short = max(0.0, 1.0 - float(C.count @ duals.levels))
+            beyond = short * max(0.0, self.highest - self.program.highest)
+        return float(C.count @ self.excess(duals)) / 2 + beyond
 
     def best(self, duals: Duals, above: float) -> tuple[FloatArray, Pairs]:
         """`excess`, and pairs of each class in each way that are worth more than a value.
@@ -184,15 +180,3 @@ class PairPricing:
             single=self.classes.count[here] == 1,
             needs=table.needs[number][sort[here]],
         )
-
-
-def _level_scale(program: AllocationProgram) -> FloatArray:
-    """Level of each class per steps/s, shape (K,); raises `UsageError` where levels are something else."""
-    C, levels = program.classes, program.levels.tocsc()
-    some = np.flatnonzero(C.alone & (C.rate_a > 0))
-    scale = np.zeros(len(C))
-    scale[C.class_a[some]] = np.asarray(levels[C.class_a[some], some]).ravel() / C.rate_a[some]
-    off = abs(levels - sp.diags_array(scale) @ C.throughput)
-    if off.nnz and off.max() > ROUNDING * abs(levels).max():
-        raise UsageError("columns are generated only where the level of a job is its throughput times a number")
-    return scale

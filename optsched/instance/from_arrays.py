@@ -31,6 +31,7 @@ def instance_from_arrays(
     workload: ArrayLike | None = None,
     workloads: Mapping[str, Mapping[str, Any]] | None = None,
     gpus: ArrayLike = 1,
+    gpus_max: ArrayLike | None = None,
     steps: ArrayLike = 1.0,
     steps_done: ArrayLike = 0.0,
     weight: ArrayLike = 1.0,
@@ -64,7 +65,9 @@ def instance_from_arrays(
     workloads, tenants, colocation, resources, constraints, performance
         As in an instance document.
     gpus : int or array
-        Gang sizes. (Elastic ranges and explicit options need a document.)
+        Gang sizes. (Levels and explicit options need a document.)
+    gpus_max : int or array, optional
+        Most GPUs of elastic jobs, which can run on any count from ``gpus`` to this one.
     steps, steps_done, weight, arrival, deadline, soft_deadline, preemptible, restart_cost, isolated_time
         As in an instance document; ``deadline`` is inf where absent.
     tenant : int array, optional
@@ -100,12 +103,14 @@ def instance_from_arrays(
         "soft_deadline": soft_deadline, "tenant": -1 if tenant is None else tenant, "preemptible": preemptible,
         "restart_cost": restart_cost, "isolated_time": isolated_time,
     }  # fmt: skip
+    if gpus_max is not None:
+        given["gpus_max"] = gpus_max
     matrix = None if throughput is None else as_array("throughput", throughput)
     values = {field: as_array(array_name(field), value) for field, value in given.items()}
     names = None if ids is None else _ids(ids)
     count = _job_count(values, matrix, names)
     arrays = {field: as_column(array_name(field), value, ARRAY_FIELDS[field], count) for field, value in values.items()}
-    arrays["gpus_max"] = arrays["gpus_min"]  # gangs
+    arrays.setdefault("gpus_max", arrays["gpus_min"])  # gangs
     rates = None
     if matrix is not None:
         rates, arrays["rates"] = _profiles(matrix, count, header.cluster)
@@ -166,7 +171,7 @@ def _profiles(matrix: AnyArray, count: int, cluster: Cluster) -> tuple[RateTable
     nothing = constant(0, len(rate), np.int64)
     rates = RateTable(
         indptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(np.count_nonzero(listed, axis=1))]),
-        place=np.broadcast_to(np.arange(len(pools), dtype=np.int64), listed.shape)[listed],
+        place=np.broadcast_to(np.arange(len(pools), dtype=np.min_scalar_type(len(pools))), listed.shape)[listed],
         gpus=nothing,
         nodes=nothing,
         rate=rate,

@@ -12,6 +12,7 @@ import numpy as np
 from optsched.arrays import IntArray
 from optsched.instance.cluster import Cluster, Tenant
 from optsched.instance.documents import FORMAT
+from optsched.instance.needs import StatedNeeds
 from optsched.instance.tables import JobTable, OptionTable, RateTable
 
 
@@ -113,6 +114,13 @@ class Instance:
         from optsched.instance.digest import content_hash
 
         return content_hash(self)
+
+    @cached_property
+    def stated_needs(self) -> StatedNeeds:
+        """What workloads and options need beside GPUs."""
+        workloads = self.workloads
+        demands, memory = [each.demand for each in workloads], [each.gpu_memory for each in workloads]
+        return StatedNeeds.of(demands, memory, self.options)
 
     @cached_property
     def queue(self) -> IntArray:

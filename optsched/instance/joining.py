@@ -14,6 +14,7 @@ from optsched.errors import InvalidInput, UsageError
 from optsched.instance.compaction import first_use
 from optsched.instance.instance import Colocation, Instance, Workload
 from optsched.instance.reading import show
+from optsched.instance.running import RunningJobs
 from optsched.instance.tables import JobNames
 
 T = TypeVar("T")
@@ -66,6 +67,13 @@ class Rows:
         after = self.place[np.fromiter(by_row, np.int64, len(by_row))].tolist()
         pairs = [pair for pair in zip(after, by_row.values(), strict=True) if pair[0] >= 0]
         return dict(pairs if self.in_order else sorted(pairs, key=itemgetter(0)))
+
+    def running(self, places: RunningJobs) -> RunningJobs:
+        """What runs, without jobs that leave."""
+        after = self.place[places.job]
+        stay = np.flatnonzero(after >= 0)
+        stay = stay if self.in_order else stay[np.argsort(after[stay])]
+        return places.taken(stay, after[stay])
 
     def names(self, names: JobNames) -> tuple[str, ...]:
         """Names of those that stay."""

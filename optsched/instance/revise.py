@@ -36,6 +36,7 @@ from optsched.instance.joining import (
     joined_workloads,
 )
 from optsched.instance.revise_columns import with_columns, with_nodes
+from optsched.instance.running import RunningJobs
 from optsched.instance.tables import ARRAY_FIELDS, JobTable
 
 __all__ = ["jobs_of_documents", "with_columns", "with_jobs", "with_nodes"]
@@ -146,9 +147,10 @@ def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None)
     lists = (*table.level_lists, *(() if added is None else added.jobs_table.level_lists))
     lists, arrays["levels"] = compact_levels(lists, arrays["levels"])
 
-    running = moved.moved(table.running)
-    if added is not None:
-        running |= {row + split: place for row, place in added.jobs_table.running.items()}
+    running = moved.running(table.places)
+    if added is not None and added.jobs_table.running:
+        new = {row + split: place for row, place in added.jobs_table.running.items()}
+        running = running.and_also(RunningJobs.of(new))
     after, awaits = joined_predecessors(instance, moved, added)
     return replace(
         instance,

@@ -11,6 +11,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.instance.documents import parse_index
+from optsched.instance.running import RunningJobs
 
 OWN_GANG = 0
 """GPU count of a rate given as a plain number: at the job's own gang (a job's rate) or on 1 GPU (a workload's)."""
@@ -25,8 +26,8 @@ class RateTable:
     Attributes
     ----------
     indptr : IntArray, shape (P + 1,)
-    place : IntArray, shape (E,)
-        Index into ``places``: the name of a pool, else of a GPU type.
+    place : array of int, shape (E,)
+        Index into ``places``, in as few bytes as it needs: the name of a pool, else of a GPU type.
     gpus, nodes : IntArray, shape (E,)
         GPU count (`OWN_GANG`: plain number) and nodes spanned (`ANY_SPREAD`: as few as needed).
     rate : FloatArray, shape (E,)
@@ -212,6 +213,11 @@ class JobTable:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @cached_property
+    def places(self) -> RunningJobs:
+        """``running`` with its arrays."""
+        return RunningJobs.of(self.running)
 
     @cached_property
     def steps_left(self) -> FloatArray:

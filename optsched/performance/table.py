@@ -104,12 +104,15 @@ class TableModel:
         pool, gpus, nodes, fewest = ways.pool[way], ways.gpus[way], ways.nodes[way], fewest[way]
         place = self._find_place(jobs.profile[job], pool)
         place = np.where((gpus > 0) & (nodes > 0), place, -1)  # 0 is a mark in the table: OWN_GANG, ANY_SPREAD
+        plain_count = np.where(jobs.own[job], jobs.gang[job], 1)
+        plain = self._spreads.find(self._counts.find(place, OWN_GANG), ANY_SPREAD)
+        plain = np.where(fewest & (gpus == plain_count), plain, -1)
+        if not len(self._profile_counts):  # no entry is of a count
+            return plain
         count = self._counts.find(place, gpus)
         entry = self._spreads.find(count, nodes)
         entry = np.where((entry < 0) & fewest, self._spreads.find(count, ANY_SPREAD), entry)
-        plain_count = np.where(jobs.own[job], jobs.gang[job], 1)
-        plain = self._spreads.find(self._counts.find(place, OWN_GANG), ANY_SPREAD)
-        return np.where((entry < 0) & fewest & (gpus == plain_count), plain, entry)
+        return np.where(entry < 0, plain, entry)
 
     def _find_place(self, profile: IntArray, pool: IntArray) -> IntArray:
         """Position of the (profile, place) that speaks for a profile in a pool: the pool's, else its GPU type's."""

@@ -124,7 +124,7 @@ def place_beside(
 
 
 def moving(
-    classes: Classes, rows: JobRows, wanted: IntArray, standing: Standing, movable: Sequence[Movable], most: float
+    classes: Classes, rows: JobRows, wanted: IntArray, standing: Standing, movable: Movable, most: float
 ) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[str, ...]]] | None:
     """Room for rows that `place_beside` refused, by moving gangs that stand (`optsched.placement.plain.move_plain`).
 

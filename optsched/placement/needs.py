@@ -31,9 +31,11 @@ def members(instance: Instance) -> BoolArray:
 def needs_per_gpu(classes: Classes, column: IntArray) -> tuple[FloatArray, FloatArray]:
     """What columns need per GPU: CPUs and memory (GB), shape (columns, 2); resources of some nodes, (columns, G)."""
     candidates = classes.candidates
+    names = (*OWN, *(group.name for group in renewable_groups(candidates.instance)))
+    if not candidates.instance.stated_needs.names:
+        return np.zeros((len(column), len(OWN))), np.zeros((len(column), len(names) - len(OWN)))
     used, inverse = np.unique(classes.kind_column[column], return_inverse=True)
     needs = column_needs(candidates.instance, candidates.kinds, candidates.columns.take(used))
-    names = (*OWN, *(group.name for group in renewable_groups(candidates.instance)))
     total = np.zeros((len(used), len(names)))
     for place, name in enumerate(names):
         if name in needs:

@@ -31,12 +31,9 @@ def is_plain(requests: Requests, standing: Standing) -> bool:
     largest = np.array([pool.node_gpus[pool.usable(now)].max(initial=0) for pool in cluster.pools], np.int64)
     if (requests.gpus > largest[requests.pool]).any():
         return False
-    running = instance.jobs_table.running
-    return not any(
-        job in running and running[job][0] == pool
-        for jobs in (requests.job, requests.partner)
-        for job, pool in zip(jobs.tolist(), requests.pool.tolist(), strict=True)
-    )
+    places, pool = instance.jobs_table.places, np.full(len(instance.jobs_table) + 1, -1, np.int64)
+    pool[places.job] = places.pool
+    return not any((pool[jobs] == requests.pool).any() for jobs in (requests.job, requests.partner))
 
 
 def place_plain(requests: Requests, standing: Standing) -> dict[int, tuple[str, ...]]:
@@ -51,7 +48,7 @@ def place_plain(requests: Requests, standing: Standing) -> dict[int, tuple[str, 
         first = int(numbering.first[pool])
         usable = np.flatnonzero(cluster.pools[pool].usable(now)) + first
         free = _free(numbering.start, usable, taken)
-        heaps = _by_count(free, usable)
+        heaps = _by_count(free[free > 0], usable[free > 0])
         spots: dict[int, list[int]] = {}
         mine = np.flatnonzero(requests.pool == pool)
         for request in mine[np.argsort(-requests.gpus[mine], kind="stable")].tolist():
@@ -93,15 +90,23 @@ TRIES = 8
 
 @dataclass(frozen=True)
 class Movable:
-    """A gang that stands on GPUs of one node and may be moved to another one of its pool."""
+    """Gangs that each stand on GPUs of one node and may be moved to another one of their pool.
 
-    pool: int
-    node: int
-    gpus: tuple[str, ...]
+    Attributes
+    ----------
+    pool, node : IntArray, shape (M,)
+        The node by its number in the cluster.
+    gpus : sequence of tuples of str, length M
+        ``node/index``.
+    """
+
+    pool: IntArray
+    node: IntArray
+    gpus: Sequence[tuple[str, ...]]
 
 
 def move_plain(
-    requests: Requests, standing: Standing, movable: Sequence[Movable], most: float
+    requests: Requests, standing: Standing, movable: Movable, most: float
 ) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[str, ...]]]:
     """Room for plain requests that found none, by moving gangs that stand to other nodes.
 
@@ -114,7 +119,7 @@ def move_plain(
         Plain ones (`is_plain`) that found no room.
     standing : Standing
         All that stands.
-    movable : sequence of Movable
+    movable : Movable
         What of it may be moved.
     most : float
         How many of these may be moved at most.
@@ -125,11 +130,12 @@ def move_plain(
     """
     cluster, now = requests.classes.instance.cluster, requests.classes.instance.now
     numbering, taken = cluster.numbering, standing.load > 0
+    count = np.fromiter(map(len, movable.gpus), np.int64, len(movable.gpus))
     placed: dict[int, tuple[str, ...]] = {}
     moved: dict[int, tuple[str, ...]] = {}
     for pool in np.unique(requests.pool).tolist():
         usable = np.flatnonzero(cluster.pools[pool].usable(now)) + int(numbering.first[pool])
-        room = _Room(numbering, usable, taken, [(i, it) for i, it in enumerate(movable) if it.pool == pool])
+        room = _Room(numbering, usable, taken, movable, count, np.flatnonzero(movable.pool == pool))
         mine = np.flatnonzero(requests.pool == pool)
         for request in mine[np.argsort(-requests.gpus[mine], kind="stable")].tolist():
             found = room.make(int(requests.gpus[request]), most - len(moved))
@@ -143,17 +149,20 @@ class _Room:
     """Free GPUs of the nodes of a pool, and what may leave them."""
 
     def __init__(
-        self, numbering: Numbering, nodes: IntArray, taken: BoolArray, movable: list[tuple[int, Movable]]
+        self, numbering: Numbering, nodes: IntArray, taken: BoolArray, movable: Movable, count: IntArray, mine: IntArray
     ) -> None:
         self._numbering, self._nodes = numbering, nodes
-        self._place = {node: place for place, node in enumerate(nodes.tolist())}
+        self._gpus, self._count = movable.gpus, count
         self._taken, self._spots = taken, dict[int, list[int]]()
         self._free = _free(numbering.start, nodes, taken)
-        self._on: list[list[tuple[int, Movable]]] = [[] for _ in self._place]
-        for number, item in movable:
-            if item.node in self._place:
-                self._on[self._place[item.node]].append((number, item))
-        self._may = np.array([sum(len(item.gpus) for _, item in on) for on in self._on], np.int64)
+        place = np.full(numbering.nodes, -1, np.int64)
+        place[nodes] = np.arange(len(nodes))
+        mine = mine[place[movable.node[mine]] >= 0]
+        at = place[movable.node[mine]]
+        self._numbers = mine[np.argsort(at, kind="stable")]
+        self._start = np.concatenate(([0], np.cumsum(np.bincount(at, minlength=len(nodes)))))
+        self._left: dict[int, list[int]] = {}
+        self._may = np.bincount(at, count[mine], len(nodes)).astype(np.int64)
 
     def make(self, gpus: int, most: float) -> tuple[tuple[str, ...], dict[int, tuple[str, ...]]] | None:
         """GPUs for a gang, and the new ones of what leaves for it; None where it cannot be done so."""
@@ -167,37 +176,45 @@ class _Room:
             if targets is None:
                 continue
             moved = {}
-            for (number, item), target in zip(leaving, targets, strict=True):
-                moved[number] = self._take(target, len(item.gpus))
-                self._give(place, item)
-                self._on[place].remove((number, item))
-            self._may[place] = sum(len(item.gpus) for _, item in self._on[place])
+            for number, target in zip(leaving, targets, strict=True):
+                moved[number] = self._take(target, int(self._count[number]))
+                self._give(place, self._gpus[number])
+                self._on(place).remove(number)
+                self._may[place] -= self._count[number]
             return self._take(place, gpus), moved
         return None
 
-    def _leaving(self, place: int, lack: int) -> list[tuple[int, Movable]]:
-        by_size = sorted(self._on[place], key=lambda it: (len(it[1].gpus), it[0]))
-        enough = next((it for it in by_size if len(it[1].gpus) >= lack), None)
-        if lack <= 0 or enough is not None:
-            return [] if enough is None or lack <= 0 else [enough]
+    def _on(self, place: int) -> list[int]:
+        """What may leave a node."""
+        if place not in self._left:
+            self._left[place] = self._numbers[self._start[place] : self._start[place + 1]].tolist()
+        return self._left[place]
+
+    def _leaving(self, place: int, lack: int) -> list[int]:
+        if lack <= 0:
+            return []
+        by_size = sorted(self._on(place), key=lambda number: (self._count[number], number))
+        enough = next((number for number in by_size if self._count[number] >= lack), None)
+        if enough is not None:
+            return [enough]
         leaving, left = [], lack
-        for it in reversed(by_size):
+        for number in reversed(by_size):
             if left > 0:
-                leaving.append(it)
-                left -= len(it[1].gpus)
+                leaving.append(number)
+                left -= int(self._count[number])
         return leaving
 
-    def _targets(self, place: int, leaving: list[tuple[int, Movable]]) -> list[int] | None:
+    def _targets(self, place: int, leaving: list[int]) -> list[int] | None:
         """Other nodes for what leaves, the largest first, each where least is left over."""
         free = self._free.copy()
         free[place] = -1
         targets = []
-        for _, item in leaving:
-            enough = np.flatnonzero(free >= len(item.gpus))
+        for count in self._count[leaving].tolist():
+            enough = np.flatnonzero(free >= count)
             if not len(enough):
                 return None
             target = int(enough[np.argmin(free[enough])])
-            free[target] -= len(item.gpus)
+            free[target] -= count
             targets.append(target)
         return targets
 
@@ -215,7 +232,7 @@ class _Room:
         name = self._numbering.node_name(int(self._nodes[place]))
         return tuple(f"{name}/{gpu}" for gpu in chosen)
 
-    def _give(self, place: int, item: Movable) -> None:
-        back = [int(gpu.rpartition("/")[2]) for gpu in item.gpus]
+    def _give(self, place: int, gpus: tuple[str, ...]) -> None:
+        back = [int(gpu.rpartition("/")[2]) for gpu in gpus]
         self._spots[place] = sorted(self._of(place) + back)
         self._free[place] += len(back)

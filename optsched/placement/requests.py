@@ -86,8 +86,13 @@ class Requests:
         of: dict[int, frozenset[int]] = {}
         for number, jobs in enumerate(sets):
             of |= {job: of.get(job, frozenset()) | {number} for job in jobs.tolist()}
-        mine = [of.get(job, frozenset()) for job in rows.job[wanted].tolist()]
-        other = [of.get(job, frozenset()) for job in rows.partner[wanted].tolist()]
+        apart: tuple[tuple[int, ...], ...] = ((),) * len(wanted)
+        torn = np.zeros(len(wanted), bool)
+        if sets:
+            mine = [of.get(job, frozenset()) for job in rows.job[wanted].tolist()]
+            other = [of.get(job, frozenset()) for job in rows.partner[wanted].tolist()]
+            apart = tuple(tuple(sorted(a | b)) for a, b in zip(mine, other, strict=True))
+            torn = np.array([bool(a & b) for a, b in zip(mine, other, strict=True)], bool)
         need, group_need = needs_per_gpu(classes, column)
         return cls(
             classes=classes,
@@ -100,8 +105,8 @@ class Requests:
             share=classes.configurations.share[configuration],
             need=need,
             group_need=group_need,
-            apart=tuple(tuple(sorted(a | b)) for a, b in zip(mine, other, strict=True)),
-            torn=np.array([bool(a & b) for a, b in zip(mine, other, strict=True)], bool),
+            apart=apart,
+            torn=torn,
             barred=off,
             sets=sets,
         )

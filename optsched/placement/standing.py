@@ -103,10 +103,15 @@ class Standing:
             A row has not as many GPUs as its column, or one that its pool has not; see also `Standing`.
         """
         chosen = np.asarray(chosen, np.int64)
+        gpu, owner = _numbered(classes.instance, gpus, rows.job[chosen])
+        return cls.of_numbers(classes, rows, chosen, gpu, np.bincount(owner, minlength=len(chosen)))
+
+    @classmethod
+    def of_numbers(cls, classes: Classes, rows: JobRows, chosen: IntArray, gpu: IntArray, count: IntArray) -> Standing:
+        """The same by the numbers of the GPUs, row by row, and how many each row has."""
         column, instance = rows.column[chosen], classes.instance
         need, group_need = needs_per_gpu(classes, column)
-        gpu, owner = _numbered(instance, gpus, rows.job[chosen])
-        count = np.bincount(owner, minlength=len(chosen))
+        owner = np.repeat(np.arange(len(chosen), dtype=np.int64), count)
         wrong = np.flatnonzero(count != classes.gpus[column])
         if len(wrong):
             s = int(wrong[0])
@@ -170,6 +175,8 @@ class Standing:
 
     def and_also(self, other: Standing) -> Standing:
         """What stands together with what else stands in the same instance."""
+        if not len(self) or not len(other):
+            return other if len(other) else self
         names = ("job", "partner", "share", "need", "group_need", "gpu")
         joined: dict[str, Any] = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names}
         return replace(self, **joined, owner=np.concatenate([self.owner, other.owner + len(self)]))

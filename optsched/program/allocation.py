@@ -144,7 +144,7 @@ class AllocationProgram:
         say. Side rows are not repaired, and an integral point is only scaled by dropping fractions of jobs.
         """
         C = self.classes
-        use = C.member @ x
+        use = C.time(x)
         if (use > C.count).any():
             part = np.divide(C.count, use, out=np.ones(len(C)), where=use > C.count)
             x = x * np.minimum(part[C.class_a], looked_up(np.append(part, 1.0), C.class_b))  # the last is of no partner
@@ -159,11 +159,14 @@ class AllocationProgram:
     def restored(self, x: FloatArray, raw: FloatArray) -> FloatArray:
         """Undo the dropping of negligible fractions for classes that have nothing else, where every job counts.
 
-        A job of a tiny weight may need no more than a tiny fraction to reach the common level, or its deadline.
+        A job of a tiny weight may need no more than a tiny fraction to reach the common level, or its deadline, and is
+        due no more than that of a sum of logarithms.
         """
-        if self.integral or (isinstance(self.utility, Total | Ratio) and not self.side):
+        if self.integral:
             return x
-        bare = (self.classes.member @ x) == 0
+        if isinstance(self.utility, Total | Ratio) and not (self.side or self.needs_every_level):
+            return x
+        bare = self.classes.time(x) == 0
         if not bare.any():
             return x
         tiny = bare[self.classes.class_a] & (bare[self.classes.class_b] | self.classes.alone)
@@ -305,13 +308,16 @@ class AllocationProgram:
             self.extend(lp, variables, C)
         return lp
 
-    def worth_of_noise(self, duals: Mapping[str, FloatArray]) -> float:
+    def worth_of_noise(self, duals: Mapping[str, FloatArray] | None) -> float:
         """What the value may be wrong by and mean the same: what the slack of side rows is worth at these row duals.
 
-        A sum of logarithms has no size of its own: it is 0 where all levels are 1. Divided by the sum of the weights it
-        is the logarithm of a mean of the levels, of which a part of `LEVELS` means nothing.
+        Without duals it is worth nothing. A sum of logarithms has no size of its own: it is 0 where all levels are 1.
+        Divided by the sum of the weights it is the logarithm of a mean of the levels, of which a part of `LEVELS` means
+        nothing.
         """
-        worth = [np.abs(duals[rows.name]) @ rows.slack for rows in self.side if rows.slack is not None]
+        worth = [
+            np.abs(duals[rows.name]) @ rows.slack for rows in self.side if duals is not None and rows.slack is not None
+        ]
         total = isinstance(self.utility, Total) and self.utility.function == "log"
         mean = LEVELS * float(self.classes.count @ self.utility.weight) if total else 0.0  # type: ignore[union-attr]
         return float(sum(worth)) + mean

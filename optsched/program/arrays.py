@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import UsageError
+from optsched.program.parts import ColumnPart, RowPart, parts_of, rows_of, units
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,8 @@ class LinearArrays:
     @cached_property
     def sizes(self) -> FloatArray:
         """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
-        return row_sizes(self.row_lower, self.row_upper, self.implied_lower, self.implied_upper, self.largest_in_rows)
+        unit = units(self.column_parts(), self.shape[1])
+        return row_sizes(self.row_parts(), self.largest_in_rows(unit))
 
     def largest_in_rows(self, factor: FloatArray) -> FloatArray:
         """Largest entry of each row, of A with each column multiplied by a factor of at least 0; shape (M,)."""
@@ -109,6 +111,14 @@ class LinearArrays:
     def column_terms(self, y: FloatArray) -> FloatArray:
         """|A|' y."""
         return np.asarray(self.magnitude.T @ y)
+
+    def column_parts(self) -> Iterator[ColumnPart]:
+        """All columns, some by some."""
+        return parts_of(self)
+
+    def row_parts(self) -> Iterator[RowPart]:
+        """All rows, some by some."""
+        return rows_of(self.row_lower, self.row_upper)
 
     @property
     def is_integer(self) -> bool:
@@ -135,18 +145,12 @@ class LinearArrays:
         raise IndexError(row)
 
 
-def row_sizes(
-    row_lower: FloatArray,
-    row_upper: FloatArray,
-    implied_lower: FloatArray,
-    implied_upper: FloatArray,
-    largest_in_rows: Callable[[FloatArray], FloatArray],
-) -> FloatArray:
-    """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
-    sides = [np.where(np.isfinite(side), np.abs(side), 0.0) for side in (row_lower, row_upper)]
-    reach = np.maximum(np.abs(implied_lower), np.abs(implied_upper))
-    unit = np.minimum(1.0, np.where(np.isfinite(reach), reach, 1.0))
-    return np.asarray(np.maximum(np.maximum(*sides), largest_in_rows(unit)))
+def row_sizes(rows: Iterable[RowPart], largest: FloatArray) -> FloatArray:
+    """Size of each row: its largest finite side, or what one unit of its columns does; written into ``largest``."""
+    for part in rows:
+        for side in (part.lower, part.upper):
+            np.maximum(largest[part.at], np.where(np.isfinite(side), np.abs(side), 0.0), out=largest[part.at])
+    return largest
 
 
 def next_named(blocks: tuple[Block, ...], name: str) -> Block:

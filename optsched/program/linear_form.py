@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, constant
+from optsched.arrays import BoolArray, FloatArray, blocks, constant
+from optsched.matrices import largest_of_rows
 from optsched.program.arrays import Block, row_sizes
+from optsched.program.parts import ColumnPart, Columns, RowPart, rows_of, units
+from optsched.program.pulled import Pulled, Slices
 
 if TYPE_CHECKING:
     from optsched.program.allocation import AllocationProgram
 
 
-class LinearForm(Protocol):
+class LinearForm(Columns, Protocol):
     """optimise c'x + offset  s.t.  row_lower <= A x <= row_upper,  lower <= x <= upper,  some x_j integer.
 
     `LinearArrays` is one that holds A; `SmallestLevelForm` and those of `optsched.program.total_form` have its blocks.
@@ -37,32 +40,18 @@ class LinearForm(Protocol):
         """Shape (M,), inf where absent."""
 
     @property
-    def lower(self) -> FloatArray:
-        """Shape (N,)."""
-
-    @property
-    def upper(self) -> FloatArray:
-        """Shape (N,)."""
-
-    @property
-    def implied_lower(self) -> FloatArray:
-        """Shape (N,), finite where the certificate needs it."""
-
-    @property
-    def implied_upper(self) -> FloatArray:
-        """Shape (N,), the same."""
-
-    @property
-    def cost(self) -> FloatArray:
-        """Shape (N,)."""
-
-    @property
     def integer(self) -> BoolArray:
         """Shape (N,)."""
 
     @property
     def is_integer(self) -> bool:
         """Whether any column must be integer."""
+
+    def column_parts(self) -> Iterator[ColumnPart]:
+        """All columns, some by some and in order: what is the same for many is not written down for all at once."""
+
+    def row_parts(self) -> Iterator[RowPart]:
+        """All rows, in the same way."""
 
     @property
     def maximise(self) -> bool:
@@ -79,13 +68,13 @@ class LinearForm(Protocol):
     def activity(self, x: FloatArray) -> FloatArray:
         """A x."""
 
-    def pulled(self, y: FloatArray) -> FloatArray:
+    def pulled(self, y: FloatArray) -> Slices:
         """A' y."""
 
     def activity_and_terms(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """A x, and |A| |x|."""
 
-    def column_terms(self, y: FloatArray) -> FloatArray:
+    def column_terms(self, y: FloatArray) -> Slices:
         """|A|' y."""
 
     @property
@@ -114,11 +103,10 @@ class SmallestLevelForm:
 
     program: AllocationProgram
 
-    @cached_property
-    def _blocks(self) -> Sequence[sp.csr_matrix]:
-        """All of them with nothing negative."""
-        C = self.program.classes
-        return C.member, C.usage, self.program.levels
+    @property
+    def _levels(self) -> sp.csr_matrix | None:
+        """The rows behind time and capacity, which are the usage of the classes; with nothing negative, as these."""
+        return self.program.levels
 
     @cached_property
     def rows(self) -> tuple[Block, ...]:
@@ -179,6 +167,32 @@ class SmallestLevelForm:
         """Nothing is."""
         return constant(False, self.shape[1], np.bool_)
 
+    def column_parts(self) -> Iterator[ColumnPart]:
+        """All columns, some by some."""
+        yield from self._alike(slice(0, self.program.classes.columns), self.program.limit)
+        yield from self._behind()
+
+    def _behind(self) -> Iterator[ColumnPart]:
+        """The columns behind x: t, which is what is maximised."""
+        columns = self.program.classes.columns
+        highest, one = np.array([self.program.highest]), constant(1.0, 1, np.float64)
+        yield from self._alike(slice(columns, columns + 1), highest, one)
+
+    def _alike(self, at: slice, most: FloatArray, cost: FloatArray | None = None) -> Iterator[ColumnPart]:
+        """Columns from 0 on with implied upper bounds, which cost nothing if that is not said."""
+        for part in blocks(at.stop - at.start):
+            zero, endless = (constant(value, part.stop - part.start, np.float64) for value in (0.0, np.inf))
+            here = slice(at.start + part.start, at.start + part.stop)
+            yield ColumnPart(here, zero, endless, zero, most[part], zero if cost is None else cost[part])
+
+    def row_parts(self) -> Iterator[RowPart]:
+        """All rows, some by some: time, capacity, levels."""
+        C = self.program.classes
+        for rows, upper in zip(self.rows, (C.count, C.capacity), strict=False):
+            yield from rows_of(constant(-np.inf, len(upper), np.float64), upper, rows.start)
+        zero, endless = (constant(value, len(C), np.float64) for value in (0.0, np.inf))
+        yield from rows_of(zero, endless, self.rows[-1].start)
+
     is_integer = False
     maximise = True
 
@@ -189,42 +203,47 @@ class SmallestLevelForm:
 
     def activity(self, x: FloatArray) -> FloatArray:
         """A x."""
-        return self._joined(self._products(x), x, -1.0)
+        return self._products(x, -1.0)
 
     def activity_and_terms(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """A x, and |A| |x|."""
-        products, size = self._products(x), np.abs(x)
-        terms = products if (x >= 0).all() else self._products(size)
-        return self._joined(products, x, -1.0), self._joined(terms, size, 1.0)
+        positive = all((x[part] >= 0).all() for part in blocks(len(x)))
+        return self._products(x, -1.0), self._products(x if positive else np.abs(x), 1.0)
 
-    def _products(self, x: FloatArray) -> list[FloatArray]:
-        columns = self.program.classes.columns
-        return [np.asarray(block @ x[:columns]) for block in self._blocks]
+    def _products(self, x: FloatArray, sign: float) -> FloatArray:
+        """A x, with the columns behind x of this sign in the levels."""
+        C, product = self.program.classes, np.empty(self.shape[0])
+        mine, behind = x[: C.columns], x[C.columns :]
+        product[self.rows[0].slice] = C.time(mine)
+        product[self.rows[1].slice] = C.holds.total(mine)
+        if self._levels is not None:
+            product[self.rows[2].slice] = self._levels @ mine
+            product[self.rows[2].slice] += C.count * (sign * behind)
+        return product
 
-    def _joined(self, products: list[FloatArray], x: FloatArray, sign: float) -> FloatArray:
-        """Products of the blocks, with what the columns behind x do to the levels."""
-        behind = self.program.classes.count * x[self.program.classes.columns :]
-        return np.concatenate([*products[:-1], products[-1] + sign * behind])
-
-    def pulled(self, y: FloatArray) -> FloatArray:
+    def pulled(self, y: FloatArray) -> Slices:
         """A' y."""
         return self._pulled(y, -1.0)
 
-    def column_terms(self, y: FloatArray) -> FloatArray:
+    def column_terms(self, y: FloatArray) -> Slices:
         """|A|' y."""
         return self._pulled(y, 1.0)
 
-    def _pulled(self, y: FloatArray, sign: float) -> FloatArray:
-        total, columns = np.zeros(self.shape[1]), self.program.classes.columns
-        for rows, block in zip(self.rows, self._blocks, strict=True):
-            total[:columns] += block.T @ y[rows.slice]
-        total[columns:] = sign * self._gathered(self.program.classes.count * y[self.rows[-1].slice])
-        return total
+    def _pulled(self, y: FloatArray, sign: float) -> Slices:
+        """A' y, with the columns behind x of this sign in the levels."""
+        C, (time, prices) = self.program.classes, (y[rows.slice] for rows in self.rows[:2])
+        slope = y[self.rows[-1].slice]
+        return Pulled.at(C, time, prices, self._levels, slope, sign * self._gathered(C.count * slope))
 
     @cached_property
     def sizes(self) -> FloatArray:
         """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
-        return row_sizes(self.row_lower, self.row_upper, self.lower, self.implied_upper, self.largest_in_rows)
+        columns = self.program.classes.columns
+        largest = self._largest(units(self._alike(slice(0, columns), self.program.limit), columns))
+        behind = [np.minimum(1.0, part.reach) for part in self._behind()]
+        if behind:
+            self._with_behind(largest, np.concatenate(behind))
+        return row_sizes(self.row_parts(), largest)
 
     def _gathered(self, by_class: FloatArray) -> FloatArray:
         """Numbers of the classes as numbers of the columns behind x."""
@@ -232,25 +251,35 @@ class SmallestLevelForm:
 
     def largest_in_rows(self, factor: FloatArray) -> FloatArray:
         """Largest entry of each row, of |A| with each column multiplied by a factor of at least 0."""
-        largest, levels = self._largest(factor), self.rows[-1].slice
-        largest[levels] = np.maximum(
-            largest[levels], self.program.classes.count * factor[self.program.classes.columns :]
-        )
+        columns = self.program.classes.columns
+        largest = self._largest(factor[:columns])
+        self._with_behind(largest, factor[columns:])
         return largest
+
+    def _with_behind(self, largest: FloatArray, factor: FloatArray) -> None:
+        """Count the columns behind x, too."""
+        levels = self.rows[-1].slice
+        largest[levels] = np.maximum(largest[levels], self.program.classes.count * factor)
 
     def _largest(self, factor: FloatArray) -> FloatArray:
         """The same of the columns x alone."""
-        largest = np.zeros(self.shape[0])
-        for rows, block in zip(self.rows, self._blocks, strict=True):
-            some = np.flatnonzero(np.diff(block.indptr))
-            if len(some):
-                terms = block.data * factor[block.indices]
-                largest[rows.start + some] = np.maximum.reduceat(terms, block.indptr[some])
+        largest, C = np.zeros(self.shape[0]), self.program.classes
+        whole = all((factor[part] == 1.0).all() for part in blocks(C.columns))
+        if whole:
+            largest[self.rows[0].slice] = np.bincount(C.class_a, minlength=len(C)) > 0
+        else:
+            np.maximum.at(largest[self.rows[0].slice], C.class_a, factor)
+        largest[self.rows[1].slice] = C.holds.largest(None if whole else factor)
+        levels = self._levels
+        if levels is not None and whole:
+            largest[self.rows[2].slice] = self.program.highest_level
+        elif levels is not None:
+            largest[self.rows[2].slice] = largest_of_rows(levels.indptr, levels.data * factor[levels.indices])
         return largest
 
     def objective(self, x: FloatArray) -> float:
         """c'x + offset."""
-        return float(self.cost @ x) + self.offset
+        return sum((float(part.cost @ x[part.at]) for part in self.column_parts()), self.offset)
 
     def row_name(self, row: int) -> tuple[str, int]:
         """(block, position in the block) of a row."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.program.arrays import Block
 from optsched.program.linear_form import SmallestLevelForm
+from optsched.program.parts import ColumnPart, RowPart, parts_of, rows_of
+from optsched.program.pulled import Pulled, Slices
 from optsched.program.utility import Total
 
 
@@ -53,6 +54,12 @@ class TangentForm(SmallestLevelForm):
         size = self.program.classes.count * self._utility.weight
         return np.concatenate([np.zeros(self.program.classes.columns), size * self._utility.slope(self.at)])
 
+    def _behind(self) -> Iterator[ColumnPart]:
+        """The levels."""
+        columns, size = self.program.classes.columns, self.program.classes.count * self._utility.weight
+        cost = size * self._utility.slope(self.at)
+        yield from self._alike(slice(columns, self.shape[1]), self.program.highest_level, cost)
+
     @cached_property
     def offset(self) -> float:
         """sum_k n_k w_k (f(v_k) - f'(v_k) v_k)."""
@@ -68,9 +75,10 @@ class TangentForm(SmallestLevelForm):
 class LinearTotalForm(SmallestLevelForm):
     """The linear program of an allocation program with a linear total: its columns x, its rows time and capacity."""
 
-    @cached_property
-    def _blocks(self) -> Sequence[sp.csr_matrix]:
-        return self.program.classes.member, self.program.classes.usage
+    @property
+    def _levels(self) -> None:
+        """There are no rows of levels."""
+        return None
 
     @cached_property
     def rows(self) -> tuple[Block, ...]:
@@ -105,12 +113,21 @@ class LinearTotalForm(SmallestLevelForm):
         assert isinstance(utility, Total)
         return np.asarray(self.program.levels.T @ utility.weight)
 
-    def _joined(self, products: list[FloatArray], x: FloatArray, sign: float) -> FloatArray:
-        return np.concatenate(products)
+    def column_parts(self) -> Iterator[ColumnPart]:
+        """All columns, some by some."""
+        return parts_of(self)
 
-    def _pulled(self, y: FloatArray, sign: float) -> FloatArray:
-        parts = [np.asarray(block.T @ y[rows.slice]) for rows, block in zip(self.rows, self._blocks, strict=True)]
-        return np.asarray(parts[0] + parts[1])
+    def _behind(self) -> Iterator[ColumnPart]:
+        """There are none."""
+        return iter(())
+
+    def row_parts(self) -> Iterator[RowPart]:
+        """All rows, some by some."""
+        return rows_of(self.row_lower, self.row_upper)
+
+    def _pulled(self, y: FloatArray, sign: float) -> Slices:
+        time, prices = (y[rows.slice] for rows in self.rows)
+        return Pulled.at(self.program.classes, time, prices, None, np.zeros(0), np.zeros(0))
 
     def largest_in_rows(self, factor: FloatArray) -> FloatArray:
         """Largest entry of each row, of |A| with each column multiplied by a factor of at least 0."""

@@ -301,5 +301,4 @@ def repaired(key: IntArray, fraction: FloatArray, classes: Classes) -> JobRows:
 
 def keys_of(classes: Classes, rows: JobRows) -> IntArray:
     """Rows of an allocation as a `Ledger` knows them."""
-    labels = classes.configuration_labels[rows.column]
-    return np.column_stack([rows.job, rows.partner, labels]).astype(np.int64)
+    return np.column_stack([rows.job, rows.partner, classes.labels_of(rows.column)]).astype(np.int64, copy=False)

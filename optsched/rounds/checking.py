@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
 
 import numpy as np
 
 from optsched.arrays import BoolArray, IntArray
 from optsched.instance.numbering import NONE
+from optsched.instance.running import RunningJobs
 from optsched.performance.parameter_server_documents import KEY
 from optsched.rounds.configured import PLAIN, Setup
 from optsched.rounds.plan import Held
@@ -28,27 +28,27 @@ def broken_rules(view: View, running: Mapping[int, Held], setups: Mapping[int, S
     """
     instance = view.instance
     cluster, names, numbering = instance.cluster, instance.jobs_table.names, instance.cluster.numbering
-    job = np.fromiter(running, np.int64, len(running))
-    pool = np.fromiter((row for row, _, _ in running.values()), np.int64, len(running))
-    count = np.fromiter((len(gpus) for _, gpus, _ in running.values()), np.int64, len(running))
-    text = list(chain.from_iterable(gpus for _, gpus, _ in running.values()))
-    gpu, owner = numbering.numbers(text), np.repeat(np.arange(len(job)), count)
+    places = RunningJobs.of(running)
+    job, pool, count = places.job, places.pool, places.length
+    gpu, owner = places.numbers(numbering), places.owner
     node = numbering.node_of(np.maximum(gpu, 0))
     usable = np.concatenate([*(part.usable(instance.now) for part in cluster.pools), np.zeros(0, bool)])
 
     def told(mask: BoolArray, why: str) -> Iterator[str]:
-        for place in np.flatnonzero(mask).tolist():
+        wrong = np.flatnonzero(mask).tolist()
+        text = places.names() if wrong else []
+        for place in wrong:
             where = cluster.pools[int(pool[owner[place]])].name
             yield f"job {names[int(job[owner[place]])]} gets {text[place]}, {why.format(pool=where)}"
 
     found: list[str] = []
-    if len(text):
+    if len(gpu):
         wrong = (gpu == NONE) | (numbering.pool[node] != pool[owner])
         found += told(wrong, "which is no GPU of pool {pool}")
         found += told(~wrong & ~usable[node] & ~view.must[job[owner]], "whose node takes no work")
         twice = np.unique(owner * (numbering.gpus + 1) + gpu, return_counts=True)[1] > 1
         found += ["a job gets a GPU twice"] if twice.any() else []
-        found += _given_twice(view, job[owner], gpu, text, setups)
+        found += _given_twice(view, job[owner], gpu, setups)
     for place in np.flatnonzero(~_allowed(view, job, count)).tolist():
         found.append(f"job {names[int(job[place])]} gets {count[place]} GPUs, which it may not have")
     table = instance.jobs_table
@@ -63,16 +63,15 @@ def broken_rules(view: View, running: Mapping[int, Held], setups: Mapping[int, S
     return tuple(found)
 
 
-def _given_twice(
-    view: View, job: IntArray, gpu: IntArray, text: list[str], setups: Mapping[int, Setup]
-) -> Iterator[str]:
+def _given_twice(view: View, job: IntArray, gpu: IntArray, setups: Mapping[int, Setup]) -> Iterator[str]:
     order = np.argsort(gpu, kind="stable")
     again = np.flatnonzero(np.diff(gpu[order]) == 0)
-    for number in np.unique(gpu[order[again]]).tolist():
+    twice = np.unique(gpu[order[again]])
+    for number in twice[twice != NONE].tolist():
         holders = np.flatnonzero(gpu == number)
         if not _share(view, job[holders].tolist(), setups):
             names = ", ".join(view.instance.jobs_table.names[one] for one in job[holders].tolist())
-            yield f"{text[int(holders[0])]} is given to {names}"
+            yield f"{view.instance.cluster.numbering.gpu_name(number)} is given to {names}"
 
 
 def _allowed(view: View, job: IntArray, gpus: IntArray) -> BoolArray:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, is_range
 from optsched.candidates.classes import LABELS
 from optsched.instance.documents import LARGEST
 from optsched.warm_start import matched
@@ -102,13 +102,16 @@ class Ledger:
 
         Rows of a job that went go with it; what its partner was owed stays with the partner.
         """
+        if is_range(rows, len(self.carried)):
+            return replace(self, carried=np.concatenate([self.carried + 0.0, np.zeros(added)]))
         place = np.full(len(self.carried) + 1, -1, np.int64)
         place[rows] = np.arange(len(rows))
         job, partner = place[self.job], place[self.partner]
         gone = (job < 0) | ((partner < 0) & (self.partner >= 0))
         carried = np.concatenate([_carried(self, gone)[rows], np.zeros(added)])
         kept = ~gone
-        key = np.column_stack([job, partner, self.key[:, 2:]])[kept]
+        key = self.key[kept]
+        key[:, 0], key[:, 1] = job[kept], partner[kept]
         return Ledger(key, self.fraction[kept], self.owed[kept], self.received[kept], self.runs[kept], carried)
 
     def under(self, key: IntArray, fraction: FloatArray) -> Ledger:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +9,8 @@ from pydantic import Field
 
 from optsched.arrays import IntArray
 from optsched.instance.documents import Document
+from optsched.instance.numbering import NONE
+from optsched.instance.running import RunningJobs
 from optsched.rounds.plan import RUNS, Action, Decision, Plan, Verdict
 
 FORMAT = "optsched-plan/1"
@@ -171,12 +172,11 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 def metrics(plan: Plan) -> dict[str, Any]:
     """Counts and shares of a plan."""
     cluster, now = plan.instance.cluster, plan.now
-    gpus = cluster.gpus(now) + _held_besides(plan)
-    used = np.zeros(len(gpus))
-    held: set[str] = set()
-    for pool, names, _ in plan.running.values():
-        used[pool] += len(set(names) - held)
-        held.update(names)
+    gpus, numbering = cluster.gpus(now) + _held_besides(plan), cluster.numbering
+    held = np.zeros(numbering.gpus, bool)
+    gpu = RunningJobs.of(plan.running).numbers(numbering)
+    held[gpu[gpu != NONE]] = True
+    used = np.bincount(np.repeat(numbering.pool, np.diff(numbering.start))[held], minlength=len(gpus))
     count = np.bincount(plan.verdict, minlength=len(Verdict))
     return {
         "jobs": {verdict.name.lower(): int(count[verdict]) for verdict in Verdict},
@@ -193,8 +193,8 @@ def _held_besides(plan: Plan) -> IntArray:
     """GPUs that are held on nodes which take no more work, by pool: jobs that cannot be preempted stay there."""
     cluster, preemptible = plan.instance.cluster, plan.instance.jobs_table.preemptible
     numbering = cluster.numbering
-    names = [names for job, (_, names, _) in plan.running.items() if not preemptible[job]]
-    gpu = np.unique(numbering.numbers(chain.from_iterable(names)))
+    places = RunningJobs.of(plan.running)
+    gpu = np.unique(places.numbers(numbering)[~preemptible[places.job][places.owner]])
     usable = np.concatenate([*(pool.usable(plan.now) for pool in cluster.pools), np.zeros(0, bool)])
     node = numbering.node_of(gpu)
     return np.bincount(numbering.pool[node[~usable[node]]], minlength=len(cluster.pools))

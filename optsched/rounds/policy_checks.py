@@ -9,7 +9,7 @@ import numpy as np
 from optsched.assembly import compile_for, constraints_in_force, make_formulation
 from optsched.candidates import Absence, Candidates, Classes
 from optsched.engine import Engine
-from optsched.errors import InvalidInput, OptschedError, SolverCrashed, UsageError
+from optsched.errors import InvalidInput, OptschedError, SolverCrashed, SolverUnavailable, UsageError
 from optsched.formulation import Formulation, Infeasible
 from optsched.instance import Instance
 from optsched.program import AllocationProgram
@@ -94,7 +94,13 @@ def _check_solver(formulation: Formulation, C: Classes, engine: Engine) -> None:
             program = formulation.program(C)
         except (OptschedError, Infeasible):  # a matter of the jobs: of another round there may be a program
             return
-        if isinstance(program, AllocationProgram) and (program.conic or not len(C)):
+        asked = engine.load(engine.solver)
+        if isinstance(program, AllocationProgram) and Capability.ALLOCATION in asked.capabilities:
+            why = asked.refuses(program) if len(C) else None
+            if why is not None:
+                told = f"solver {asked.name} cannot take this program: {why}"
+                raise SolverUnavailable(f"{told}; auto takes a solver that can")
+        elif isinstance(program, AllocationProgram) and (program.conic or not len(C)):
             solver = engine.choose(rows=0, integer=program.integral, conic=program.conic)
             if not (program.integral or program.conic):
                 solver.require(Capability.CONTINUOUS, CONTINUOUS)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, IntArray, gathered
+from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
 from optsched.placement.beside import moving, place_beside
-from optsched.placement.needs import needs_per_gpu
 from optsched.placement.plain import Movable
 from optsched.placement.requests import ANTI_AFFINITY
 from optsched.placement.standing import Standing
@@ -82,9 +81,9 @@ class Seating:
         """
         self._on, self._stays = {}, set()
         left = self._run_strictly(claims, most_displaced) if strict else self._run(claims, most_displaced)
-        rows = np.array(list(self._on), np.int64)
-        stays = np.array([row in self._stays for row in self._on], bool)
-        self.seats = self.seats.and_also(Seats(taken(claims.rows, rows), tuple(self._on.values()), stays))
+        rows, stays = _numbers(self._on), np.zeros(len(claims.rows), bool)
+        stays[_numbers(self._stays)] = True
+        self.seats = self.seats.and_also(Seats(taken(claims.rows, rows), tuple(self._on.values()), stays[rows]))
         for job in np.unique(left.rows.job[left.order[left.over_limits[left.order]]]).tolist():
             self.refused.setdefault(job, BARRED)
         return left
@@ -95,14 +94,15 @@ class Seating:
         chosen = select(claims, most)
         while len(chosen):
             self._may_displace(most_moved, first, claims, chosen)
-            before, ranked = len(self._on), claims.order[np.isin(claims.order, chosen)]
-            self._seat(first, ranked)
+            before, mine = len(self._on), np.zeros(len(claims.rows), bool)
+            mine[chosen] = True
+            self._seat(first, claims.order[mine[claims.order]])
             tried[chosen] = True
             claims = self._beside(first, claims.order, tried)
             if len(self._on) == before + len(chosen):
                 break
-            refused = chosen[[row not in self._on for row in chosen.tolist()]]
-            claims = self._without_hopeless(claims, refused)
+            mine[_numbers(self._on)] = False
+            claims = self._without_hopeless(claims, np.flatnonzero(mine))
             if most_displaced is not None:
                 most = max(most_displaced - self._displaced(first, claims), 0)
             chosen = select(claims, most)
@@ -112,7 +112,7 @@ class Seating:
 
     def _beside(self, first: Claims, order: IntArray, tried: BoolArray) -> Claims:
         """What is left of claims beside what has GPUs now."""
-        return replace(first, order=order).beside(np.flatnonzero(tried), np.array(list(self._on), np.int64))
+        return replace(first, order=order).beside(np.flatnonzero(tried), _numbers(self._on))
 
     def _may_displace(self, most: int | None, first: Claims, claims: Claims, chosen: IntArray) -> None:
         """Reckon how many running jobs may still be stopped or moved beside those that the chosen rows displace."""
@@ -173,18 +173,20 @@ class Seating:
         """Seat rows, the most important first: all that can be, though others may have to go for them."""
         held = self._held_by(claims, ranked)
         bare = ranked[claims.classes.gpus[claims.rows.column[ranked]] == 0]
-        none = set(bare.tolist())
-        new = np.array([row for row in ranked.tolist() if row not in held and row not in none], np.int64)
-        going = np.array([row for row in ranked.tolist() if row in held], np.int64)
+        stands, seatless = np.zeros((2, len(claims.rows)), bool)
+        stands[_numbers(held)] = seatless[bare] = True
+        new, going = ranked[~(stands | seatless)[ranked]], ranked[stands[ranked]]
         if self.most_moved is not None:  # others have the GPUs of these already
             elsewhere = new[claims.continues[new]]
             jobs = len(elsewhere) + int((claims.rows.partner[elsewhere] >= 0).sum())
             self.most_moved = max(self.most_moved - jobs, 0)
         moved = self._placed(claims, going, new, held) if len(new) else {}
-        order = np.concatenate([going, bare, new[[row in moved for row in new.tolist()]] if len(new) else new])
-        self._on |= {row: moved.get(row, held.get(row, ())) for row in order.tolist()}
-        self._stays |= {row for row in held if row not in moved and claims.continues[row]}
-        self._stays |= set(bare[claims.continues[bare]].tolist())
+        stands[_numbers(moved)] = True
+        order = np.concatenate([going, bare, new[stands[new]]])
+        self._on |= {**dict.fromkeys(order.tolist(), ()), **held, **moved}
+        stands[_numbers(moved)] = False
+        stands[bare] = True
+        self._stays.update(np.flatnonzero(stands & claims.continues).tolist())
         for row in new.tolist():
             if row not in self._on and self.attempts:
                 self.attempts -= 1
@@ -247,10 +249,11 @@ class Seating:
     def _placed(self, claims: Claims, going: IntArray, new: IntArray, held: Held) -> Held:
         """GPUs of rows that start, and of rows that have to move for them."""
         rows, documents = claims.rows, self.constraints
-        standing = self._seated(rows)
-        if len(going):
-            gpus = [held[row] for row in going.tolist()]
-            standing = standing.and_also(Standing.of_rows(self.classes, rows, going, gpus))
+        table, numbering = self.instance.jobs_table, self.instance.cluster.numbering
+        where = table.places.among(len(table))[claims.stands_with(going)]
+        gpu, count = table.places.numbers_of(where, numbering), table.places.length[where]
+        on = Standing.of_numbers(self.classes, rows, going, gpu, count)
+        standing = self._seated(rows).and_also(on)
         bars = self._bars(rows, new)
         result = place_beside(self.classes, rows, new, standing, documents, barred=bars)
         found = dict(zip(result.row.tolist(), result.gpus, strict=True))
@@ -259,7 +262,7 @@ class Seating:
         if self.may_move and self.most_moved != 0 and len(scattered):
             self.may_move = False
             beside = Standing.of_rows(self.classes, rows, result.row, result.gpus)
-            placed, moved = self._moved(claims, going, scattered, held, standing.and_also(beside))
+            placed, moved = self._moved(claims, going, scattered, held, on, standing.and_also(beside))
             found |= placed | moved
             refused = {row: reason for row, reason in refused.items() if row not in placed}
             self.most_moved = None if self.most_moved is None else self.most_moved - len(moved)
@@ -270,40 +273,37 @@ class Seating:
         return found
 
     def _moved(
-        self, claims: Claims, going: IntArray, scattered: IntArray, held: Held, standing: Standing
+        self, claims: Claims, going: IntArray, scattered: IntArray, held: Held, on: Standing, standing: Standing
     ) -> tuple[Held, Held]:
         """GPUs of rows that find room once others move, and of those that move for them.
 
-        Only for plain gangs on nodes without anti-affinity, of which many are seated in one go.
+        Only for plain gangs on nodes without anti-affinity, of which many are seated in one go. ``on`` is where the
+        rows stand that are going on, ``standing`` is all that stands.
         """
+        anti = any(item.get("kind") == ANTI_AFFINITY for item in self.constraints)
         rows, C = claims.rows, self.classes
         firm = self.must[rows.job[going]] | gathered(self.must, rows.partner[going], False)
-        free = going[~firm & np.isin(C.pool[rows.column[going]], C.pool[rows.column[scattered]])]
-        needs, group_needs = needs_per_gpu(C, rows.column[free])
-        whole = C.configurations.share[C.configuration[rows.column[free]]] == 1.0
-        free = free[whole & ~needs.any(axis=1) & ~group_needs.any(axis=1)]
-        number = self.instance.cluster.numbering.by_name
-        movable, owner = [], []
-        for row in free.tolist():
-            nodes = {gpu.rpartition("/")[0] for gpu in held[row]}
-            if len(nodes) == 1:
-                movable.append(Movable(int(C.pool[rows.column[row]]), number[nodes.pop()], held[row]))
-                owner.append(row)
-        anti = any(item.get("kind") == ANTI_AFFINITY for item in self.constraints)
+        may = ~firm & np.isin(C.pool[rows.column[going]], C.pool[rows.column[scattered]])
+        may &= (on.share == 1.0) & ~on.need.any(axis=1) & ~on.group_need.any(axis=1)
+        may[on.owner[1:][(on.owner[1:] == on.owner[:-1]) & (on.node[1:] != on.node[:-1])]] = False
+        free, node = np.flatnonzero(may), np.zeros(len(going), np.int64)
+        node[on.owner] = on.node
+        movable = Movable(C.pool[rows.column[going[free]]], node[free], [held[row] for row in going[free].tolist()])
         result = None if anti else moving(C, rows, scattered, standing, movable, _most(self.most_moved))
         if result is None:
             return {}, {}
+        owner = going[free].tolist()
         return result[0], {owner[number]: gpus for number, gpus in result[1].items()}
 
     def _held_by(self, claims: Claims, ranked: IntArray) -> Held:
         """GPUs of the rows that can go on where they are, beside those before them in the order."""
-        running, rows, C = self.instance.jobs_table.running, claims.rows, claims.classes
-        host = np.full(len(rows), -1, np.int64) if claims.host is None else claims.host
+        places, rows, C = self.instance.jobs_table.places, claims.rows, claims.classes
+        host = claims.hosts
         going = ranked[(claims.continues[ranked] | (host[ranked] >= 0)) & (C.gpus[rows.column[ranked]] > 0)]
         if not len(going):
             return {}
-        stays = np.where(host[going] >= 0, host[going], rows.job[going])
-        gpus = [running[job][1] for job in stays.tolist()]
+        stays = claims.stands_with(going)
+        gpus = places.gpus(places.among(len(self.must))[stays])
         if (
             (host[going] >= 0).any()
             or len(self.fixed)
@@ -311,12 +311,14 @@ class Seating:
             or len(self._on) > len(self._stays)
         ):
             return Keeping(C, self._seated(rows), self.constraints).keep(rows, going, gpus, claims.held[going])
-        return self._held_together(claims, going, gpus)
+        return self._held_together(claims, going, stays, gpus)
 
-    def _held_together(self, claims: Claims, going: IntArray, gpus: Sequence[tuple[str, ...]]) -> Held:
+    def _held_together(self, claims: Claims, going: IntArray, stays: IntArray, gpus: Sequence[tuple[str, ...]]) -> Held:
         """The same where nothing is in the way that did not run beside them: only what shares GPUs anew is."""
         C, load, held = claims.classes, dict[str, float](), {}
         share = C.configurations.share[C.configuration[claims.rows.column[going]]]
+        if not len(self.seats) and not self._on and self._share_nothing(stays, share):
+            return dict(zip(going.tolist(), gpus, strict=True))
         before = [(self.seats.rows.column, self.seats.gpus)]
         on = np.array(list(self._on), np.int64)
         before.append((claims.rows.column[on], tuple(self._on.values())))
@@ -331,6 +333,14 @@ class Seating:
                     load[gpu] = load.get(gpu, 0.0) + part
                 held[row] = names
         return held
+
+    def _share_nothing(self, jobs: IntArray, share: FloatArray) -> bool:
+        """Whether running jobs with such shares of their GPUs all have room there beside each other."""
+        table, numbering = self.instance.jobs_table, self.instance.cluster.numbering
+        part = np.zeros(len(table))
+        np.add.at(part, jobs, share)
+        load = np.bincount(table.places.numbers(numbering), part[table.places.job[table.places.owner]])
+        return bool((load <= FULL).all())
 
     def _earlier(self) -> Standing:
         """What has places and is in none of the claims that are being run through."""
@@ -371,6 +381,10 @@ class Seating:
 def _with_gpus(seats: Seats) -> tuple[IntArray, list[tuple[str, ...]]]:
     rows = [row for row, gpus in enumerate(seats.gpus) if gpus]
     return np.array(rows, np.int64), [seats.gpus[row] for row in rows]
+
+
+def _numbers(rows: Iterable[int]) -> IntArray:
+    return np.fromiter(rows, np.int64)
 
 
 def _most(limit: int | None) -> float:

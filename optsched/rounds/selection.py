@@ -28,7 +28,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, ranges
+from optsched.arrays import BoolArray, FloatArray, IntArray, in_order, ranges
 from optsched.candidates import Classes, JobRows
 from optsched.placement.instant import FULL, Instant
 from optsched.placement.priority import SCRAMBLE, first_fit
@@ -100,6 +100,16 @@ class Claims:
             mask[self.limits.row[self.limits.share > self.free[self.uses.resources + self.limits.resource]]] = True
         return mask
 
+    @property
+    def hosts(self) -> IntArray:
+        """``host``; -1 where there is none, shape (A,)."""
+        return np.full(len(self.rows), -1, np.int64) if self.host is None else self.host
+
+    def stands_with(self, some: IntArray) -> IntArray:
+        """The job on whose GPUs each of some rows goes on."""
+        host = self.hosts[some]
+        return np.where(host >= 0, host, self.rows.job[some])
+
     def first(self, mask: BoolArray) -> Claims:
         """The same with the rows of a mask before all others."""
         ahead = mask[self.order]
@@ -118,8 +128,19 @@ class Claims:
 
 def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray) -> IntArray:
     """Rows in the order of their group, of their rank in it, and of the time when they are due."""
-    scrambled = np.arange(len(rows)) * SCRAMBLE % 1.0
-    return np.lexsort((scrambled, -rows.rate, -rows.fraction, due, rank, group)).astype(np.int64)
+    first = [key for key in (due, rank, group) if (key != key[:1]).any()]
+    order = (np.argsort(first[0]) if len(first) == 1 else np.lexsort((*first, np.zeros(len(rows))))).astype(np.int64)
+    tied = np.ones(max(len(rows) - 1, 0), bool)
+    for key in first:
+        tied &= key[order[1:]] == key[order[:-1]]
+    if not tied.any():
+        return order
+    some = np.flatnonzero(np.append(tied, False) | np.insert(tied, 0, False))  # places of rows that are due together
+    tie = np.cumsum(np.insert(~tied, 0, True))[some]
+    mine = order[some]
+    further = (mine, mine * SCRAMBLE % 1.0, -rows.rate[mine], -rows.fraction[mine], tie)
+    order[some] = mine[np.lexsort(further)]
+    return order
 
 
 def room_at_least(free: FloatArray, rows: JobRows, uses: Uses, firm: IntArray) -> FloatArray:
@@ -279,7 +300,8 @@ def before_blocked(claims: Claims, chosen: IntArray) -> IntArray:
 def rows_alone(classes: Classes, jobs: IntArray) -> JobRows:
     """Every column without a partner of some jobs, as rows without a claim."""
     alone = np.flatnonzero(classes.alone)
-    alone = alone[np.argsort(classes.class_a[alone], kind="stable")]
+    if not in_order([classes.class_a]):
+        alone = alone[np.argsort(classes.class_a[alone], kind="stable")]
     count = np.bincount(classes.class_a[alone], minlength=len(classes)).astype(np.int64)
     first = np.concatenate(([0], np.cumsum(count)))[:-1].astype(np.int64)
     mine = classes.of_job[jobs]

@@ -16,12 +16,13 @@ from optsched.assembly import model_of
 from optsched.candidates import JobRows
 from optsched.errors import Interrupted, OptschedError
 from optsched.instance import Instance
+from optsched.instance.running import RunningJobs
 from optsched.performance import PerformanceModel
 from optsched.program import SideRows
 from optsched.registry import load_solver
 from optsched.rounds.allocating import Answer, Memory, Recorded, allocate, keys_of, repaired
 from optsched.rounds.checking import broken_rules
-from optsched.rounds.configured import changes, says_more
+from optsched.rounds.configured import changes
 from optsched.rounds.exchange import worth_of
 from optsched.rounds.joining import InPlace
 from optsched.rounds.ledger import Ledger
@@ -288,27 +289,35 @@ class _Round:
 
     def _alike(self, jobs: IntArray, column: IntArray) -> BoolArray:
         """Jobs (or -1) that run, wherever that is, as these columns say beside their GPUs."""
-        labels = self._beside
-        return np.ones(len(jobs), bool) if labels is None else self.view.configured.like(jobs, labels[column])
+        if self._plain:
+            return np.ones(len(jobs), bool)
+        return self.view.configured.like(jobs, self.answer.classes.labels_of(column))
 
     @cached_property
-    def _beside(self) -> IntArray | None:
-        """Labels of the columns; None where they, and how jobs run, say no more than GPUs."""
-        labels = self.answer.classes.configuration_labels
-        return labels if self.view.configured.setups or says_more(labels).any() else None
+    def _plain(self) -> bool:
+        """Whether the columns, and how jobs run, say no more than GPUs."""
+        columns = self.answer.classes.candidates.columns
+        more = (columns.option >= 0).any() or columns.workers.any() or columns.servers.any()
+        return not (more or (columns.share != 1.0).any() or self.view.configured.setups)
 
     # --- the plan ---------------------------------------------------------------------------------------------------
 
     def plan(self, ledger: Ledger, seats: Seats, refused: dict[int, str]) -> Plan:
         """The plan in which these rows run."""
         state, view, answer = self.state, self.view, self.answer
-        before, rows = state.instance.jobs_table.running, seats.rows
+        before, rows = state.instance.jobs_table.places, seats.rows
         ran = view.running.runs | _members_of(state.ledger, state.ledger.runs)
         running: dict[int, Held] = {}
-        pool, alike = answer.classes.pool[rows.column].tolist(), self._alike(rows.job, rows.column)
+        pool, alike = answer.classes.pool[rows.column], self._alike(rows.job, rows.column)
         alike &= self._alike(rows.partner, rows.column) | (rows.partner < 0)
         stays = _members(rows, seats.stays, len(ran)) | view.must
-        for place, (job, partner) in enumerate(zip(rows.job.tolist(), rows.partner.tolist(), strict=True)):
+        was = before.among(len(ran))[rows.job]
+        same = (rows.partner < 0) & (answer.classes.gpus[rows.column] > 0) & stays[rows.job] & (was >= 0)
+        same[same] = before.dated[was[same]] & (before.pool[was[same]] == pool[same])
+        others = np.flatnonzero(~same)
+        for place, job, partner in zip(
+            others.tolist(), rows.job[others].tolist(), rows.partner[others].tolist(), strict=True
+        ):
             for one in (job,) if partner < 0 else (job, partner):
                 if seats.gpus[place]:
                     gpus, since = seats.gpus[place], None
@@ -316,7 +325,7 @@ class _Round:
                         stays[one] = alike[place] and set(before[one][1]) == set(gpus)
                     if one in before and stays[one]:
                         _, gpus, since = before[one]
-                    running[one] = (pool[place], gpus, state.now if since is None else since)
+                    running[one] = (int(pool[place]), gpus, state.now if since is None else since)
         on = _members(rows, np.ones(len(rows), bool), len(ran))
         outside = view.must & ~on
         for job in np.flatnonzero(outside).tolist():
@@ -331,7 +340,7 @@ class _Round:
             number=state.number,
             instance=state.instance,
             verdict=verdict,
-            running=dict(sorted(running.items())),
+            running=before.taken(was[same], rows.job[same]).and_also(RunningJobs.of(running)),
             speed=self._speed(seats),
             reasons=self._reasons(verdict, refused, followed),
             ledger=followed,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -67,7 +66,7 @@ class RoundState:
         """The state before the first round: nobody is owed anything, and what runs has just begun to."""
         table = instance.jobs_table
         running = np.zeros(len(table), bool)
-        running[list(table.running)] = True
+        running[table.places.job] = True
         return cls(
             instance,
             RoundPolicy() if policy is None else policy,
@@ -139,19 +138,17 @@ class Running:
         count = len(table)
         pool, gpus, nodes = np.full(count, -1, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
         lost, leaves = np.zeros(count, bool), np.zeros(count, bool)
-        jobs = np.fromiter(table.running, np.int64, len(table.running))
-        held = list(table.running.values())
-        numbering = cluster.numbering
-        pool[jobs] = [row for row, _, _ in held]
-        length = np.array([len(names) for _, names, _ in held], np.int64)
-        gpus[jobs] = length
-        owner = np.repeat(jobs, length)
-        node = numbering.node_of(numbering.numbers(chain.from_iterable(names for _, names, _ in held)))
+        places, numbering = table.places, cluster.numbering
+        pool[places.job], gpus[places.job] = places.pool, places.length
+        owner = np.repeat(places.job, places.length)
+        node = numbering.node_of(places.numbers(numbering))
         state = np.concatenate([*(p.node_state for p in cluster.pools), np.zeros(0, np.int64)])
         usable = np.concatenate([*(p.usable(now) for p in cluster.pools), np.zeros(0, bool)])
         lost[owner[state[node] == DOWN]] = True
         leaves[owner[~usable[node]]] = True
-        once = np.unique(owner * max(numbering.nodes, 1) + node) // max(numbering.nodes, 1)
+        both = owner * max(numbering.nodes, 1) + node
+        both = both if (both[1:] >= both[:-1]).all() else np.sort(both)
+        once = both[np.concatenate([both[:1] >= 0, both[1:] != both[:-1]])] // max(numbering.nodes, 1)
         nodes += np.bincount(once, minlength=count)
         return cls(pool, gpus, nodes, lost, leaves)
 

@@ -26,7 +26,7 @@ def advanced(state: RoundState, now: float) -> RoundState:
         steps = np.maximum(left - service.progress(state.now, seconds), least)
         table = replace(table, steps_done=np.where(service.speed > 0, table.steps - steps, table.steps_done))
     held = np.zeros(len(table))
-    held[list(table.running)] = [len(gpus) for _, gpus, _ in table.running.values()]
+    held[table.places.job] = table.places.length
     return _counted(
         replace(
             state,
@@ -73,7 +73,9 @@ def stopped(state: RoundState, jobs: BoolArray) -> RoundState:
     table = state.instance.jobs_table
     if not jobs.any():
         return state
-    running = {job: held for job, held in table.running.items() if not jobs[job]}
+    places = table.places
+    stay = np.flatnonzero(~jobs[places.job])
+    running = places.taken(stay, places.job[stay])
     return replace(
         state,
         instance=replace(state.instance, jobs_table=replace(table, running=running)),
@@ -94,7 +96,7 @@ def with_instance(state: RoundState, instance: Instance, rows: IntArray) -> Roun
     table = instance.jobs_table
     added = np.arange(len(rows), len(table))
     running = np.zeros(len(table), bool)
-    running[list(table.running)] = True
+    running[table.places.job] = True
     new = Service.new(table.arrival[added], running[added], instance.now)
     return replace(
         state,

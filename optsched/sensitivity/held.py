@@ -66,6 +66,7 @@ class HeldProgram:
     @cached_property
     def session(self) -> Session:
         """The lowered program in a solver."""
+        self.engine.require_rows("programs whose right sides change (what-if, ranges, fronts)")
         automatic = self.engine.solver == "auto"
         session = self.engine.open(self.arrays, "highs" if automatic else None)
         if automatic:

@@ -12,13 +12,15 @@ and mixed-integer linear programming").
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, blocks, is_constant
 from optsched.program.linear_form import LinearForm
+from optsched.program.parts import ColumnPart, RowPart
+from optsched.program.pulled import Slices
 
 FEASIBILITY = 1e-6
 """Largest residual accepted, relative to the size of the row's terms (at least 1)."""
@@ -27,6 +29,9 @@ OPTIMALITY = 1e-6
 """Largest relative gap of an answer that is called optimal."""
 NOISE = 1e-8
 """Reduced costs below this, relative to their terms, count as 0 where a column has no implied bound."""
+
+LEAST = 1e-6
+"""Part of the largest terms in a program that those of a column, or the dual of a row, count as at least."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +67,16 @@ def gap_of(objective: float | None, bound: float | None) -> float | None:
 
 def residuals_of(arrays: LinearForm, x: FloatArray) -> dict[str, float]:
     """Relative violation of rows, columns and integrality, recomputed in float64."""
-    rows = row_violations(arrays, x)
-    columns = np.maximum(arrays.lower - x, x - arrays.upper) / np.maximum(1.0, np.abs(x))
-    integer = x[arrays.integer]
-    return {
-        "rows": float(rows.max(initial=0.0)),
-        "columns": float(columns.max(initial=0.0)),
-        "integrality": float(np.abs(integer - np.round(integer)).max(initial=0.0)),
-    }
+    columns = integrality = 0.0
+    for part in arrays.column_parts():
+        mine = x[part.at]
+        beyond = np.maximum(part.lower - mine, mine - part.upper) / np.maximum(1.0, np.abs(mine))
+        columns = max(columns, float(beyond.max()))
+        if arrays.is_integer:
+            integer = mine[arrays.integer[part.at]]
+            integrality = max(integrality, float(np.abs(integer - np.round(integer)).max(initial=0.0)))
+    rows = max((float(part.max()) for part in _violations(arrays, x)), default=0.0)
+    return {"rows": rows, "columns": columns, "integrality": integrality}
 
 
 def worst_row(arrays: LinearForm, x: FloatArray) -> tuple[str, int]:
@@ -82,23 +89,47 @@ def row_violations(arrays: LinearForm, x: FloatArray) -> FloatArray:
 
     No absolute number is large or small here: a row may count GPUs, or steps/s of which there are 1e-9.
     """
+    return np.concatenate([np.zeros(0), *_violations(arrays, x)])
+
+
+def _violations(arrays: LinearForm, x: FloatArray) -> Iterator[FloatArray]:
+    """`row_violations`, some by some."""
     activity, terms = arrays.activity_and_terms(x)
-    violation = np.maximum(np.maximum(arrays.row_lower - activity, activity - arrays.row_upper), 0.0)
-    size = np.maximum(terms, arrays.sizes)
-    return np.asarray(np.divide(violation, size, out=np.where(violation > 0, np.inf, 0.0), where=size > 0))
+    for part in arrays.row_parts():
+        low, high = part.lower - activity[part.at], activity[part.at] - part.upper
+        over = np.maximum(np.maximum(low, high), 0.0)
+        size = np.maximum(terms[part.at], arrays.sizes[part.at])
+        yield np.divide(over, size, out=np.where(over > 0, np.inf, 0.0), where=size > 0)
 
 
 def without_noise(y: FloatArray, arrays: LinearForm) -> FloatArray:
     """Duals whose rows weigh less than 1e-12 of the heaviest are rounding; the bound is made without them."""
-    weight = np.abs(y) * arrays.sizes
-    return np.where(weight < 1e-12 * weight.max(initial=0.0), 0.0, y)
+    sizes = arrays.sizes
+    heaviest = max((float((np.abs(y[part]) * sizes[part]).max()) for part in blocks(len(y))), default=0.0)
+    heard = np.empty(len(y))
+    for part in blocks(len(y)):
+        heard[part] = np.where(np.abs(y[part]) * sizes[part] < 1e-12 * heaviest, 0.0, y[part])
+    return heard
 
 
 def noise_of(arrays: LinearForm) -> float:
     """Objective values below this are rounding: 1e-13 of the largest term that the objective can have."""
-    reach = np.maximum(np.abs(arrays.implied_lower), np.abs(arrays.implied_upper))
-    terms = np.abs(arrays.cost) * np.where(np.isfinite(reach), reach, 1.0)
-    return 1e-13 * float(terms.max(initial=0.0))
+    largest = 0.0
+    for part in arrays.column_parts():
+        terms = np.abs(part.cost) * np.where(np.isfinite(part.reach), part.reach, 1.0)
+        largest = max(largest, float(terms.max()))
+    return 1e-13 * largest
+
+
+def noise_at(arrays: LinearForm, x: FloatArray) -> float:
+    """`noise_of`, and what rounding leaves of the objective of a point: 1e-13 of its terms, added up without signs.
+
+    An objective near 0 may be a sum of large terms that cancel: then their size is its scale, and not its own.
+    """
+    terms = abs(arrays.offset)
+    for part in arrays.column_parts():
+        terms += float(np.abs(part.cost) @ np.abs(x[part.at]))
+    return max(noise_of(arrays), 1e-13 * terms if np.isfinite(terms) else 0.0)
 
 
 def alike(value: float, other: float, tolerance: float, noise: float) -> bool:
@@ -110,7 +141,7 @@ def alike(value: float, other: float, tolerance: float, noise: float) -> bool:
     )
 
 
-def dual_bound(arrays: LinearForm, y: FloatArray, pulled: FloatArray | None = None) -> float | None:
+def dual_bound(arrays: LinearForm, y: FloatArray, pulled: Slices | None = None) -> float | None:
     """Rigorous bound on the optimum from row multipliers; None where a column without implied bound spoils it.
 
     Of columns without implied bound on a side, as programs from files have them, a reduced cost below `NOISE` counts as
@@ -122,25 +153,36 @@ def dual_bound(arrays: LinearForm, y: FloatArray, pulled: FloatArray | None = No
     if not np.isfinite(y).all():
         return None
     sign = 1.0 if arrays.maximise else -1.0
-    multipliers = sign * y
-    multipliers = np.where(np.isposinf(arrays.row_upper), np.minimum(multipliers, 0.0), multipliers)
-    multipliers = np.where(np.isneginf(arrays.row_lower), np.maximum(multipliers, 0.0), multipliers)
-    side = np.where(multipliers > 0, arrays.row_upper, arrays.row_lower)
-    active = multipliers != 0
-    rows = float((multipliers[active] * side[active]).sum())
-    if pulled is None or not np.array_equal(multipliers, sign * y):
-        pulled = sign * arrays.pulled(multipliers)
-    reduced = sign * (arrays.cost - pulled)
-    reach = np.where(reduced > 0, arrays.implied_upper, arrays.implied_lower)
-    active = reduced != 0
-    endless = active & np.isinf(reach)
-    if endless.any():
-        terms = np.abs(arrays.cost) + arrays.column_terms(np.abs(multipliers))
-        active &= ~(endless & (np.abs(reduced) <= NOISE * terms))
-    if not np.isfinite(reach[active]).all():
-        return None
-    bound = sign * (rows + float((reduced[active] * reach[active]).sum())) + arrays.offset
+    total, as_given = 0.0, True
+    for rows in arrays.row_parts():
+        multipliers = _possible(sign * y[rows.at], rows)
+        side = np.where(multipliers > 0, rows.upper, rows.lower)
+        active = multipliers != 0
+        total += float((multipliers[active] * side[active]).sum())
+        as_given = as_given and np.array_equal(multipliers, sign * y[rows.at])
+    if pulled is None or not as_given:
+        y = np.concatenate([np.zeros(0), *(sign * _possible(sign * y[rows.at], rows) for rows in arrays.row_parts())])
+        pulled = arrays.pulled(y)
+    terms: Slices | None = None
+    for part in arrays.column_parts():
+        reduced = sign * (part.cost - pulled[part.at])
+        reach = np.where(reduced > 0, part.implied_upper, part.implied_lower)
+        active = reduced != 0
+        endless = active & np.isinf(reach)
+        if endless.any():
+            terms = arrays.column_terms(np.abs(y)) if terms is None else terms
+            active &= ~(endless & (np.abs(reduced) <= NOISE * (np.abs(part.cost) + terms[part.at])))
+        if not np.isfinite(reach[active]).all():
+            return None
+        total += float((reduced[active] * reach[active]).sum())
+    bound = sign * total + arrays.offset
     return bound if np.isfinite(bound) else None
+
+
+def _possible(multipliers: FloatArray, rows: RowPart) -> FloatArray:
+    """Multipliers of some rows without those of a sign that the rows cannot have."""
+    some = np.where(np.isposinf(rows.upper), np.minimum(multipliers, 0.0), multipliers)
+    return np.where(np.isneginf(rows.lower), np.maximum(some, 0.0), some)
 
 
 def proved_by_nothing(arrays: LinearForm, value: float, bound: float) -> bool:
@@ -148,7 +190,7 @@ def proved_by_nothing(arrays: LinearForm, value: float, bound: float) -> bool:
     return bound != value and value == arrays.offset and dual_bound(arrays, np.zeros(arrays.shape[0])) == value
 
 
-def dual_residual(arrays: LinearForm, y: FloatArray, pulled: FloatArray | None = None) -> float:
+def dual_residual(arrays: LinearForm, y: FloatArray, pulled: Slices | None = None) -> float:
     """Largest relative error in the signs of the duals: 0 if y is feasible in the dual program.
 
     A column without upper bound may have no positive reduced cost (when maximising), one without lower bound no
@@ -157,13 +199,27 @@ def dual_residual(arrays: LinearForm, y: FloatArray, pulled: FloatArray | None =
     A'y where that is known.
     """
     sign = 1.0 if arrays.maximise else -1.0
-    multipliers = sign * y
-    reduced = sign * (arrays.cost - (arrays.pulled(y) if pulled is None else pulled))
-    columns = _wrong_sign(reduced, arrays.lower, arrays.upper)
-    rows = _largest_ratio(_wrong_sign(multipliers, arrays.row_lower, arrays.row_upper), np.abs(y))
-    if not columns.any():
+    pulled = arrays.pulled(y) if pulled is None else pulled
+    size, rows = np.abs(y), 0.0
+    least = LEAST * float(size.max(initial=0.0))
+    for some in arrays.row_parts():
+        error = _wrong_sign(sign * y[some.at], some.lower, some.upper)
+        rows = max(rows, _largest_ratio(error, size[some.at], least))
+    if not any(_column_errors(arrays, pulled, part).any() for part in arrays.column_parts()):
         return rows
-    return max(_largest_ratio(columns, np.abs(arrays.cost) + arrays.column_terms(np.abs(y))), rows)
+    terms, largest, columns = arrays.column_terms(size), 0.0, 0.0
+    for part in arrays.column_parts():
+        largest = max(largest, float((terms[part.at] + np.abs(part.cost)).max()))
+    for part in arrays.column_parts():
+        error = _column_errors(arrays, pulled, part)
+        columns = max(columns, _largest_ratio(error, terms[part.at] + np.abs(part.cost), LEAST * largest))
+    return max(rows, columns)
+
+
+def _column_errors(arrays: LinearForm, pulled: Slices, part: ColumnPart) -> FloatArray:
+    """By how much reduced costs have a sign that their columns cannot have."""
+    reduced = part.cost - pulled[part.at]
+    return _wrong_sign(reduced if arrays.maximise else -reduced, part.lower, part.upper)
 
 
 def row_sign_error(arrays: LinearForm, y: FloatArray) -> float:
@@ -173,15 +229,17 @@ def row_sign_error(arrays: LinearForm, y: FloatArray) -> float:
 
 
 def _wrong_sign(value: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    positive = np.where(np.isposinf(upper), value, 0.0)
-    negative = np.where(np.isneginf(lower), -value, 0.0)
-    return np.maximum(np.maximum(positive, negative), 0.0)
+    if is_constant(lower) and is_constant(upper) and len(value) and np.isfinite(lower[0]) and np.isposinf(upper[0]):
+        return np.maximum(value, 0.0)
+    wrong = np.where(np.isposinf(upper), value, 0.0)
+    np.maximum(wrong, np.where(np.isneginf(lower), -value, 0.0), out=wrong)
+    return np.maximum(wrong, 0.0, out=wrong)
 
 
-def _largest_ratio(error: FloatArray, size: FloatArray) -> float:
-    size = np.maximum(size, 1e-6 * size.max(initial=0.0))
+def _largest_ratio(error: FloatArray, size: FloatArray, least: float) -> float:
+    """Of errors to sizes, which are taken to be ``least`` at least."""
     some = error > 0
-    return float((error[some] / size[some]).max(initial=0.0))
+    return float((error[some] / np.maximum(size[some], least)).max(initial=0.0))
 
 
 def is_bounded(arrays: LinearForm) -> bool:
@@ -198,7 +256,7 @@ def certify_point(
         return Certificate(False, "none", {}, ("the point has infinite or missing entries",))
     residuals = residuals_of(arrays, x)
     actual = arrays.objective(x)
-    noise = noise_of(arrays)
+    noise = noise_at(arrays, x)
     size = max(abs(actual), abs(stated), noise)
     residuals["objective"] = max(abs(actual - stated) - noise, 0.0) / size if size > 0 else 0.0
     if residuals["rows"] > tolerance:

@@ -58,8 +58,8 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
     }
     if solution.figures:
         document["figures"] = {name: dict(figure) for name, figure in solution.figures.items()}
-    if solution.pairs_made is not None:
-        document["pairs_made"] = solution.pairs_made._asdict()
+    if solution.columns_made is not None:
+        document["columns_made"] = solution.columns_made._asdict()
     if solution.stages:
         rows = sum(sum(map(len, stage.duals.values())) for stage in solution.stages if stage.duals is not None)
         document["stages"] = [stage.to_record(all_duals or rows <= DUAL_ROWS) for stage in solution.stages]
@@ -183,9 +183,10 @@ class PlacementRow(_Model):
     reason: str | None = None
 
 
-class PairsMadeDocument(_Model):
-    """How many pairs of jobs were made columns, of how many."""
+class ColumnsMadeDocument(_Model):
+    """How many columns were made, of how many that could be."""
 
+    of: Literal["pairs", "configurations"]
     made: Annotated[int, Field(ge=0)]
     possible: Annotated[int, Field(ge=0)]
 
@@ -229,7 +230,7 @@ class SolutionDocument(_Model):
     metrics: dict[str, Any]
     timings: dict[str, Number]
     figures: dict[str, dict[str, Number]] | None = None
-    pairs_made: PairsMadeDocument | None = None
+    columns_made: ColumnsMadeDocument | None = None
     stages: list[StageDocument] | None = None
     schedule: list[ScheduleRow] | None = None
     rounds: RoundsDocument | None = None

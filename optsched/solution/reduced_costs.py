@@ -25,7 +25,7 @@ from optsched.arrays import FloatArray
 from optsched.program import AllocationProgram, LinearArrays, Ratio, SideRows
 from optsched.program.ratio import dual_of
 from optsched.program.utility import Total
-from optsched.solution.certificate import dual_bound, noise_of
+from optsched.solution.certificate import dual_bound, noise_at
 
 SAME_RATIO = 1e-9
 
@@ -105,7 +105,7 @@ def reduced_costs(
         levels=None if isinstance(program.utility, Total | Ratio) else -duals["levels"] * program.classes.count,
         side=side,
         bound=bound,
-        noise=noise_of(arrays),
+        noise=noise_at(arrays, program.complete(x)),
     )
 
 

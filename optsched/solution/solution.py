@@ -53,9 +53,20 @@ class SolverRecord:
     """The relative gap that was asked for: up to it a solution may be called optimal."""
 
 
-class PairsMade(NamedTuple):
-    """Pairs of classes that were made columns, of those that could be."""
+PAIRS, CONFIGURATIONS = "pairs", "configurations"
 
+
+class ColumnsMade(NamedTuple):
+    """Columns of classes that were made, of those that could be, beside those that a program starts with.
+
+    Attributes
+    ----------
+    of : str
+        What the columns are of: `PAIRS` of jobs that share GPUs, or `CONFIGURATIONS` of jobs alone.
+    made, possible : int
+    """
+
+    of: str
     made: int
     possible: int
 
@@ -105,8 +116,8 @@ class Solution:
         Figures of each job in the words of the formulation, as the normalised throughput of water filling.
     stages : tuple of Stage
         Programs that were solved before the last one, whose optima it keeps.
-    pairs_made : PairsMade or None
-        How many pairs of jobs were made columns, where columns were generated; the bound is that of all pairs.
+    columns_made : ColumnsMade or None
+        How many columns were made, where they were generated; the bound is that of all that could be.
     """
 
     candidates: Candidates
@@ -132,7 +143,7 @@ class Solution:
     placement: Placement | None = None
     figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     stages: tuple[Stage, ...] = ()
-    pairs_made: PairsMade | None = None
+    columns_made: ColumnsMade | None = None
 
     @property
     def instance(self) -> Instance:

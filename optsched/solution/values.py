@@ -35,7 +35,7 @@ class PointStatus(StrEnum):
     NONE = "none"
 
 
-LOWER, BASIC = 0, 1
+LOWER, BASIC, UPPER = 0, 1, 2
 """Codes of a `Basis`: at the lower bound, and basic."""
 
 

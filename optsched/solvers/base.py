@@ -256,4 +256,15 @@ class Solver(ABC):
     def require(cls, capability: Capability, why: str) -> None:
         """Refuse a program that needs what this back-end lacks."""
         if capability not in cls.capabilities:
-            raise SolverUnavailable(f"solver {cls.name} lacks {capability.value!r}, which {why} needs")
+            raise SolverUnavailable(
+                f"solver {cls.name} lacks {capability.value!r}, which {why} needs: auto takes a solver that has it"
+            )
+
+    @classmethod
+    def require_rows(cls, task: str = "programs of rows and columns") -> None:
+        """Refuse what is solved by programs of rows and columns if this back-end takes none."""
+        if not cls.capabilities & {Capability.CONTINUOUS, Capability.INTEGER}:
+            raise SolverUnavailable(
+                f"solver {cls.name} takes allocation programs as they are, and no {task}: "
+                "choose auto, highs or clarabel"
+            )

@@ -256,14 +256,22 @@ def _check_again(subject: Subject, findings: Findings) -> None:
     rule = subject.formulation.sense == "rule"
     again = subject.again if rule else subject.formulation.solve(subject.candidates, Engine(load_solver))
     told = f"solving again gives {again.objective!r} ({again.status})"
-    allowed = max(OPTIMALITY, document.solver.gap or 0.0)
+    allowed, noise = max(OPTIMALITY, document.solver.gap or 0.0), _meaningless(subject)
     if (again.status in (Status.INFEASIBLE, Status.UNBOUNDED) or subject.expects_nothing) and (
         document.status not in (again.status, Status.LIMIT)
     ):
         findings.add("status", f'found "{document.status}": {told}')
     elif document.status == Status.OPTIMAL:
-        findings.close("objective", document.objective, again.objective, told, relative=allowed)
+        findings.close("objective", document.objective, again.objective, told, relative=allowed, absolute=noise)
     if again.objective is not None and document.bound is not None and document.sense != "rule":
         excess = again.objective - document.bound if document.sense == "max" else document.bound - again.objective
-        if excess > OPTIMALITY * max(1.0, abs(again.objective)):
+        if excess > max(OPTIMALITY * max(1.0, abs(again.objective)), noise):
             findings.add("bound", f"found {document.bound!r}, but {told}")
+
+
+def _meaningless(subject: Subject) -> float:
+    """Objectives below this mean nothing, where the objective may be 0 because its terms cancel."""
+    program, formulation = subject.program, subject.formulation
+    if not isinstance(program, AllocationProgram) or formulation.report(0.0) != 0.0:
+        return 0.0
+    return program.worth_of_noise(None) * abs(formulation.worth(0.0))

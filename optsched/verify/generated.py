@@ -1,11 +1,31 @@
-"""Columns that were generated: the pairs of jobs that a solution file names."""
+"""Columns that were generated: the pairs of jobs, or the configurations, that a solution file names."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from optsched.decomposition import PairPricing, Pairs
+from optsched.arrays import IntArray
+from optsched.candidates import Classes
+from optsched.decomposition import Chosen, ConfigurationPricing, PairPricing, Pairs, with_configurations, with_pairs
+from optsched.program import AllocationProgram
 from optsched.solution.document import SolutionDocument
+
+Pricing = PairPricing | ConfigurationPricing
+
+
+def pricing_of(program: AllocationProgram) -> Pricing:
+    """What prices the columns that are on demand; raises `UsageError` where they cannot be priced."""
+    pairs = program.classes.candidates.elastic is None
+    return PairPricing.of(program) if pairs else ConfigurationPricing.of(program)
+
+
+def with_columns_in(document: SolutionDocument, pricing: Pricing) -> Classes:
+    """The classes with the columns that the file names."""
+    if isinstance(pricing, PairPricing):
+        return with_pairs(pricing, pairs_in(document, pricing))
+    return with_configurations(pricing, configurations_in(document, pricing))[0]
 
 
 def pairs_in(document: SolutionDocument, pricing: PairPricing) -> Pairs:
@@ -17,6 +37,23 @@ def pairs_in(document: SolutionDocument, pricing: PairPricing) -> Pairs:
         for row in document.allocation
         if row.jobs is not None and row.pool is not None and row.pool in pools and all(job in names for job in row.jobs)
     ]
-    there = [row for row in rows if min(row[:2]) >= 0 and max(row) < np.iinfo(np.int64).max]
-    first, second, pool, gpus, nodes = np.array(there, np.int64).reshape(-1, 5).T
+    first, second, pool, gpus, nodes = _numbers(rows, 2)
     return pricing.possible(first, second, pricing.table.find(pool, gpus, nodes))
+
+
+def configurations_in(document: SolutionDocument, pricing: ConfigurationPricing) -> Chosen:
+    """The configurations of classes that rows of the file name, as far as they can be made columns."""
+    C = pricing.classes
+    names, pools = C.instance.jobs_table.names, C.instance.cluster.pool_index
+    rows = [
+        (int(C.of_job[names.index(row.job)]), pools[row.pool], row.gpus, row.nodes)
+        for row in document.allocation
+        if row.job is not None and row.pool is not None and row.pool in pools and row.job in names
+    ]
+    return pricing.possible(*_numbers(rows, 1))
+
+
+def _numbers(rows: Sequence[tuple[int, ...]], classes: int) -> IntArray:
+    """Rows of numbers, columnwise, of which the first are classes (below 0: not in the program)."""
+    there = [row for row in rows if min(row[:classes]) >= 0 and max(row) < np.iinfo(np.int64).max]
+    return np.array(there, np.int64).reshape(-1, classes + 3).T

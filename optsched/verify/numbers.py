@@ -15,7 +15,7 @@ from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.utility import Total
 from optsched.registry import load_solver
 from optsched.solution import Allocation, Termination, certify_point, dual_bound, gap_of
-from optsched.solution.certificate import OPTIMALITY, alike, dual_residual, noise_of, worst_row
+from optsched.solution.certificate import OPTIMALITY, alike, dual_residual, noise_at, worst_row
 from optsched.solution.document import SolutionDocument
 from optsched.solution.explanation import describe_row
 from optsched.solution.solution import DUAL_ROWS, allocation_metrics
@@ -57,13 +57,19 @@ class Point:
 
     @cached_property
     def rounding(self) -> float:
-        """What the terms of a concave utility, that may cancel, leave of rounding."""
+        """What the terms of a concave utility and of its tangent, that may cancel, leave of rounding in the file."""
         utility = self.program.utility
         if not isinstance(utility, Total) or not self.program.concave:
             return 0.0
-        terms = self.program.classes.count * utility.weight * utility.value(self.program.level(self.x))
-        size = float(np.abs(terms).sum())
-        return 1e-12 * size if np.isfinite(size) else 0.0
+        level, weight = self.program.level(self.x), self.program.classes.count * utility.weight
+        reached = np.maximum(level, np.finfo(float).tiny)
+        size = float(weight @ (np.abs(utility.value(level)) + utility.slope(reached) * level))
+        return 1e-12 * size * self._worth if np.isfinite(size) else 0.0
+
+    @cached_property
+    def _worth(self) -> float:
+        """What one unit of the program's value is in the file."""
+        return abs(float(self.subject.formulation.worth(self.value)))
 
     @cached_property
     def arrays(self) -> LinearArrays:
@@ -94,10 +100,14 @@ class Point:
     def noise(self) -> float:
         """Objective values below this mean nothing."""
         blocks = self.document.duals if self.duals is not None else None
-        if blocks is None:
-            return noise_of(self.arrays)
-        duals = {name: np.array(block, np.float64) for name, block in blocks.items()}
-        return noise_of(self.arrays) + self.program.worth_of_noise(duals)
+        duals = None if blocks is None else {name: np.array(block, np.float64) for name, block in blocks.items()}
+        return noise_at(self.arrays, self.program.complete(self.x)) + self.program.worth_of_noise(duals)
+
+    @cached_property
+    def reported_noise(self) -> float:
+        """`noise`, as the file would write it."""
+        worth = self.noise * self._worth
+        return worth if np.isfinite(worth) else 0.0
 
     def reported(self, value: float | None) -> float | None:
         """A value of the program as the file writes it."""
@@ -164,7 +174,7 @@ def check_bound(point: Point) -> Bound:
             if not findings.close("bound", document.bound, proven, why, relative=1e-10, absolute=point.rounding):
                 findings.add("duals", f"they give the bound {proven!r}, the file says {document.bound!r}")
             method = "verified"
-    check_contradiction(document, findings)
+    check_contradiction(document, findings, point.reported_noise)
     return method if len(findings) == before else "not verifiable"
 
 
@@ -190,13 +200,13 @@ def check_solver_without_duals(name: str, findings: Findings) -> None:
         findings.add("bound_source", f'found "solver", expected "dual": no job is whole, and {name} gives duals')
 
 
-def check_contradiction(document: SolutionDocument, findings: Findings) -> None:
-    """A bound on the wrong side of the objective."""
+def check_contradiction(document: SolutionDocument, findings: Findings, noise: float = 0.0) -> None:
+    """A bound on the wrong side of the objective, by more than ``noise``: objectives below that mean nothing."""
     objective, bound = document.objective, document.bound
     if objective is None or bound is None:
         return
     excess = objective - bound if document.sense == "max" else bound - objective
-    if excess > OPTIMALITY * max(abs(objective), abs(bound)):
+    if excess > max(OPTIMALITY * max(abs(objective), abs(bound)), noise):
         findings.add("bound", f"found {bound!r}, which the objective {objective!r} contradicts ({document.sense})")
 
 
@@ -234,7 +244,8 @@ def check_status(point: Point) -> None:
     if point.bound is not None:
         closed = alike(point.value, point.bound, allowed * (1 + 1e-6), point.noise)
     else:
-        closed = gap is not None and gap <= allowed * (1 + 1e-6)
+        value, bound, noise = point.reported(point.value), document.bound, point.reported_noise
+        closed = value is not None and bound is not None and alike(value, bound, allowed * (1 + 1e-6), noise)
     told = "there is no gap" if gap is None else f"the gap is {gap:.3g}, {allowed:.3g} is allowed"
     findings.same("status", str(document.status), "optimal" if closed else "feasible", told)
     if not closed and document.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT):

@@ -18,7 +18,7 @@ from optsched.infeasibility import least_violation
 from optsched.instance.reading import join, show, validate
 from optsched.program import LinearArrays
 from optsched.solution import Status, Termination, certify_point, dual_bound, gap_of
-from optsched.solution.certificate import FEASIBILITY, OPTIMALITY, alike, dual_residual, is_bounded, noise_of
+from optsched.solution.certificate import FEASIBILITY, OPTIMALITY, alike, dual_residual, is_bounded, noise_at
 from optsched.solution.program_document import ProgramSolutionDocument
 from optsched.solvers import Limits
 from optsched.verify.check import TERMINATIONS
@@ -116,10 +116,10 @@ class _Check:
         if x is None:
             return "not verifiable"
         value = arrays.objective(x)
-        noise, stated = noise_of(arrays), document.certificate
+        noise, stated = noise_at(arrays, x), document.certificate
         findings.close("objective", document.objective, value, "what the values give", absolute=noise)
         certificate = certify_point(arrays, x, value, stated.proof)
-        bound, residuals, method = self._check_bound()
+        bound, residuals, method = self._check_bound(noise)
         residuals = {**certificate.residuals, **residuals}
         findings.alike("certificate.residuals", stated.residuals, residuals, "what we find", absolute=RESIDUAL)
         for problem in certificate.problems:
@@ -136,7 +136,7 @@ class _Check:
             findings.add("bound", f"found {document.bound!r}, which the objective {value!r} contradicts")
         return method
 
-    def _check_bound(self) -> tuple[float | None, dict[str, float], Bound]:
+    def _check_bound(self, noise: float) -> tuple[float | None, dict[str, float], Bound]:
         """The bound, from the duals where there are any; the residual of their signs; what the bound is worth."""
         document, findings, arrays = self.document, self.findings, self.program.arrays
         source = document.bound_source
@@ -157,7 +157,7 @@ class _Check:
             return document.bound, residual, "consistent"
         findings.same("bound_source", source, "dual", "the duals in the file give a bound")
         why = "what the duals in the file give"
-        findings.close("bound", document.bound, bound, why, relative=1e-10, absolute=noise_of(arrays))
+        findings.close("bound", document.bound, bound, why, relative=1e-10, absolute=noise)
         return bound, residual, "verified"
 
     # --- without a point -------------------------------------------------------------------------------------------

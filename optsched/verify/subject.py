@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from optsched.assembly import compile_for, own_constraints
 from optsched.candidates import Candidates, Classes
-from optsched.decomposition import PairPricing, with_pairs
 from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, Infeasible, SideConstraint, nothing_to_decide
@@ -26,7 +25,7 @@ from optsched.solution.document import SolutionDocument
 from optsched.solution.plan import Plan
 from optsched.solvers import Limits
 from optsched.verify.findings import Findings
-from optsched.verify.generated import pairs_in
+from optsched.verify.generated import Pricing, pricing_of, with_columns_in
 from optsched.verify.stages import settle
 
 LARGEST_SEED = 2**31 - 1
@@ -53,8 +52,8 @@ class Subject:
     candidates: Candidates
     built: Classes
     program: AllocationProgram | Plan | None
-    pricing: PairPricing | None = None
-    """Of all pairs of jobs, where the file has only the columns that were generated and are in use."""
+    pricing: Pricing | None = None
+    """Of all columns that could be, where the file has only those that were generated and are in use."""
 
     @property
     def instance(self) -> Instance:
@@ -92,11 +91,11 @@ def rebuild(
     formulation = _formulation(document, instance, findings)
     if formulation is None:
         return None
-    made = document.pairs_made
+    made = document.columns_made
     try:
         candidates = compile_for(formulation, instance, model, made is not None)
     except UsageError as error:
-        findings.add("pairs_made", str(error))
+        findings.add("columns_made", str(error))
         return None
     if not document.classes:
         candidates = candidates.per_job()
@@ -105,9 +104,16 @@ def rebuild(
         program = _program(formulation, classes)
         pricing = None
         if isinstance(program, AllocationProgram) and made is not None and not nothing_to_decide(program):
-            pricing = PairPricing.of(program)
-            findings.same("pairs_made.possible", made.possible, pricing.count, "the pairs of this instance")
-            classes = with_pairs(pricing, pairs_in(document, pricing))
+            pricing = pricing_of(program)
+            findings.same("columns_made.of", made.of, pricing.of_what)
+            findings.same("columns_made.possible", made.possible, pricing.count, f"the {pricing.of_what} there can be")
+            fewer, classes = classes, with_columns_in(document, pricing)
+            used = classes.columns - fewer.columns
+            if not used <= made.made <= pricing.count:
+                most = f"{pricing.count}, which there can be"
+                findings.add(
+                    "columns_made.made", f"found {made.made}, expected from {used}, which are in use, to {most}"
+                )
             program = _program(formulation, classes)
         if isinstance(program, AllocationProgram) and not nothing_to_decide(program) and formulation.sense != "rule":
             program = settle(document, program, findings)

@@ -93,8 +93,8 @@ def check(generated: optsched.Solution, full: optsched.Solution) -> None:
 def test_equals_the_program_with_all_pairs(seed: int, formulation: str) -> None:
     generated, full = both(packed(seed, jobs=6 + seed), formulation)
     check(generated, full)
-    made = generated.pairs_made
-    assert made is not None and full.pairs_made is None
+    made = generated.columns_made
+    assert made is not None and full.columns_made is None
     assert full.allocation is not None
     assert made.possible == (~full.allocation.classes.alone).sum()
     assert 0 <= made.made <= made.possible
@@ -121,7 +121,7 @@ def test_pairs_of_a_table(workloads: bool) -> None:
         document["colocation"].append({"workloads": ["w3", "w1"], "pool": "p", "gpus": 1, "throughput": [9.0, 0.0]})
     generated, full = both(document, "max-min-fairness")
     check(generated, full)
-    assert generated.pairs_made is not None and (generated.pairs_made.possible > 0) == workloads
+    assert generated.columns_made is not None and (generated.columns_made.possible > 0) == workloads
 
 
 class ByJob:
@@ -160,7 +160,7 @@ def test_a_model_that_tells_jobs_of_a_workload_apart(seed: int) -> None:
 def full_and_pricing(seed: int) -> tuple[optsched.Solution, PairPricing]:
     instance = optsched.Instance.from_document(packed(seed, jobs=14))
     formulation = make_formulation("max-min-fairness")
-    candidates: Candidates = compile(instance, pairs_on_demand=True)
+    candidates: Candidates = compile(instance, on_demand=True)
     return optsched.solve(instance), PairPricing.of(formulation.program(formulation.classes(candidates)))
 
 
@@ -204,6 +204,25 @@ def test_the_most_that_a_pair_is_worth_is_that_of_all_columns(seed: int, monkeyp
     assert best == pytest.approx(most, abs=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_levels_that_make_less_than_1_by_rounding_leave_no_gap(seed: int) -> None:
+    """What is missing counts for as much as the smallest level can be, not for the level of a job of a tiny weight."""
+    document = packed(seed, jobs=30)
+    rng = np.random.default_rng(seed)
+    for job in document["jobs"]:
+        job["weight"] = float(rng.choice([1e-6, 1.0, 1e6]))
+    instance = optsched.Instance.from_document(document)
+    full, generated = optsched.solve(instance), optsched.solve(instance, generate_columns=True)
+    check(generated, full)
+    formulation = make_formulation("max-min-fairness")
+    pricing = PairPricing.of(formulation.program(formulation.classes(compile(instance, on_demand=True))))
+    assert full.objective is not None and full.objective <= pricing.highest * (1 + 1e-9)
+    assert generated.duals is not None
+    duals = Duals.of(generated.duals, pricing.program)
+    short = Duals(duals.time, duals.capacity, duals.levels * (1 - 1e-12))
+    assert pricing.left_out(short) <= 1e-9 * full.objective < 1e-12 * max(way.level.max() for way in pricing.ways)
+
+
 @pytest.mark.parametrize("work", [1, 3, 10, 30])
 def test_a_run_that_is_stopped_has_a_bound_that_holds(work: int) -> None:
     instance = optsched.Instance.from_document(packed(3, jobs=30))
@@ -230,8 +249,12 @@ def test_verify_prices_all_pairs(formulation: str) -> None:
     assert verified.ok and verified.bound == "verified", verified.findings
     assert any("jobs" in row for row in document["allocation"])
     wrong = copy.deepcopy(document)
-    wrong["pairs_made"]["possible"] += 1
-    assert [finding.field for finding in optsched.verify(instance, wrong).findings] == ["pairs_made.possible"]
+    wrong["columns_made"]["made"] = 0
+    (told,) = optsched.verify(instance, wrong).findings
+    assert told.field == "columns_made.made" and "which are in use" in told.message
+    wrong = copy.deepcopy(document)
+    wrong["columns_made"]["possible"] += 1
+    assert [finding.field for finding in optsched.verify(instance, wrong).findings] == ["columns_made.possible"]
 
 
 def test_verify_refuses_a_bound_of_the_columns_in_the_file_alone() -> None:
@@ -243,7 +266,7 @@ def test_verify_refuses_a_bound_of_the_columns_in_the_file_alone() -> None:
     assert alone.objective < optsched.solve(instance).objective * (1 - 1e-3)
     claim = alone.to_document()
     honest = optsched.solve(instance, generate_columns=True).to_document()
-    claim["instance"], claim["pairs_made"] = honest["instance"], honest["pairs_made"]
+    claim["instance"], claim["columns_made"] = honest["instance"], honest["columns_made"]
     found = {finding.field for finding in optsched.verify(instance, claim).findings}
     assert {"bound", "status"} <= found
 

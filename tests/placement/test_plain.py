@@ -79,7 +79,8 @@ def test_room_is_made_by_moving_what_may_move(seed: int, most: int) -> None:
     scattered = [told.row for told in found.refused if told.scattered]
     number = classes.instance.cluster.numbering.by_name
     owner = list(stands)
-    movable = [Movable(0, number[gpus[0].rpartition("/")[0]], gpus) for gpus in stands.values()]
+    nodes = np.array([number[gpus[0].rpartition("/")[0]] for gpus in stands.values()], np.int64)
+    movable = Movable(np.zeros(len(nodes), np.int64), nodes, list(stands.values()))
     result = moving(classes, rows, np.array(scattered, np.int64), beside, movable, most)
     assert result is not None
     more, moved = result
@@ -104,7 +105,7 @@ def test_a_gang_of_a_whole_node_gets_one_when_two_halves_move_together() -> None
     found = place_beside(classes, rows, np.array([2]), standing)
     assert [told.scattered for told in found.refused] == [True]
     assert "8 GPUs of p" in found.refused[0].reason
-    movable = [Movable(0, node, gpus) for node, gpus in enumerate(stands.values())]
+    movable = Movable(np.zeros(2, np.int64), np.arange(2), list(stands.values()))
     assert moving(classes, rows, np.array([2]), standing, movable, 0) == ({}, {})
     result = moving(classes, rows, np.array([2]), standing, movable, 1)
     assert result is not None

@@ -9,19 +9,27 @@ import pytest
 
 import optsched
 from optsched import choice
-from optsched.errors import InvalidInput
+from optsched.conformance.allocation import scattered
+from optsched.engine import Engine
+from optsched.errors import InvalidInput, SolverUnavailable
+from optsched.registry import load_solver
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.scheduler import Scheduler
 from optsched.rounds.solve_round import solve_round
 from optsched.rounds.state import RoundState
 from optsched.rounds.state_document import read_state_document, state_document
 from optsched.rounds.transitions import advanced, followed
+from optsched.solvers import Limits
+from optsched.solvers.isolated import SolverProcess
+from optsched.solvers.prices import total_utility
+from optsched.solvers.prices.pinned_total import PinnedTotal
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prices for few jobs too."""
-    monkeypatch.setattr(choice, "LARGE_LP", 0)
+    for least in ("BY_PRICES_LEVEL", "BY_PRICES_TOTAL", "BY_PRICES_CONCAVE"):
+        monkeypatch.setattr(choice, least, 0)
     monkeypatch.setattr(choice, "MANY", 0)
 
 
@@ -44,6 +52,21 @@ def test_the_next_round_starts_from_the_prices() -> None:
     assert second.solution is not None and first.solution is not None
     assert second.solution.solver.iterations < first.solution.solver.iterations
     assert second.solution.objective == pytest.approx(first.solution.objective, rel=1e-9)
+
+
+def test_a_sum_of_utilities_starts_from_the_prices_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(total_utility, "MANY_KNOWN", 0)
+    state = RoundState.first(instance(200), RoundPolicy(formulation="proportional-fairness"))
+    first = solve_round(state)
+    assert first.warm is not None and first.warm.prices
+    asked: list[np.ndarray | None] = []
+    run = PinnedTotal.run
+    monkeypatch.setattr(PinnedTotal, "run", lambda self, prices=None: asked.append(prices) or run(self, prices))
+    second = solve_round(advanced(followed(state, first), state.until))
+    assert second.started_from == "prices of 2 of 2 resources known"
+    assert len(asked) == 1 and asked[0] is not None and (asked[0] > 0).all()
+    assert second.solution is not None and first.solution is not None and second.solution.status == "optimal"
+    assert second.solution.objective == pytest.approx(first.solution.objective, abs=1e-6)
 
 
 def test_states_carry_prices() -> None:
@@ -78,3 +101,40 @@ def test_a_journal_is_replayed_with_its_prices(tmp_path: Path) -> None:
     for number, plan in enumerate(plans):
         replayed = optsched.replay(tmp_path / "journal", number).plan.to_document()
         assert replayed | {"timings": 0} == plan | {"timings": 0}
+
+
+def test_an_isolated_scheduler_plans_the_same_by_prices() -> None:
+    plans = []
+    for isolate in (True, False):
+        with Scheduler(instance(), {"solver": "prices"}, clock=lambda: 0.0, isolate=isolate) as scheduler:
+            plan = scheduler.solve()
+            assert plan.fallback is None and plan.solution is not None
+            assert plan.solution.solver.name == "prices"
+            plans.append(plan.to_document()["id"])
+    assert plans[0] == plans[1]
+
+
+@pytest.mark.parametrize("formulation", ["makespan", "proportional-fairness", "max-throughput"])
+def test_a_policy_may_ask_for_prices(formulation: str) -> None:
+    policy = {"solver": "prices", "formulation": formulation}
+    with Scheduler(instance(), policy, clock=lambda: 0.0, isolate=False) as scheduler:
+        plan = scheduler.solve()
+    assert plan.fallback is None and plan.solution is not None and plan.solution.solver.name == "prices"
+
+
+def test_a_policy_of_what_prices_cannot_is_refused_before_the_first_round() -> None:
+    told = "solver prices cannot take this program: its utility is neither .*; auto takes a solver that can"
+    with pytest.raises(SolverUnavailable, match=told):
+        Scheduler(instance(), {"solver": "prices", "formulation": "water-filling"}, isolate=False)
+    shared = {"solver": "prices", "constraints": [{"kind": "budget", "limit": 5.0}]}
+    with pytest.raises(SolverUnavailable, match="it has rows beside time and capacity; auto takes a solver that can"):
+        Scheduler("@quickstart", shared, isolate=False)
+    with pytest.raises(SolverUnavailable, match="solver prices lacks 'integer'"):
+        Scheduler("@quickstart", {"solver": "prices", "formulation": "lease"}, isolate=False)
+
+
+def test_prices_wait_for_no_process_that_they_do_not_use() -> None:
+    with SolverProcess(load_solver) as process:
+        engine = Engine(process.load, "prices", Limits(time=5.0))
+        assert engine.solve_allocation(scattered(40)).certificate.ok
+        assert process.pid is None

@@ -45,3 +45,43 @@ def test_ctrl_c_is_not_swallowed_outside_of_a_solver() -> None:
     script = "import os, signal, optsched.api\nos.kill(os.getpid(), signal.SIGINT)\nprint('still here')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode in (1, -signal.SIGINT, 130) and "still here" not in done.stdout
+
+
+PRICES = """
+import os, signal
+import numpy as np
+import optsched
+from optsched.errors import Interrupted
+
+random = np.random.default_rng(0)
+instance = optsched.Instance.from_arrays(
+    pools={{f"p{{j}}": 40 for j in range(4)}}, throughput=random.lognormal(0, 1, (3000, 4)),
+    gpus=random.choice([1, 2, 4], 3000), steps=random.lognormal(9, 1, 3000),
+)
+passes = []
+
+
+def told(text):
+    passes.append(text)
+    if len(passes) == {after}:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+try:
+    solution = optsched.solve(instance, "{formulation}", solver="prices", on_log=told)
+except Interrupted:
+    print("interrupted without incumbent")
+else:
+    print(solution.termination, solution.status, solution.ok, solution.reproducible, len(passes) < {after} + 4)
+    assert optsched.verify(instance, solution.to_document()).ok
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+"""
+
+
+@pytest.mark.parametrize("after", [1, 5])
+@pytest.mark.parametrize("formulation", ["max-min-fairness", "makespan", "proportional-fairness", "max-throughput"])
+def test_ctrl_c_between_passes_of_prices(formulation: str, after: int) -> None:
+    script = PRICES.format(formulation=formulation, after=after)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "interrupted feasible True False True", done.stdout

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 import optsched
 from optsched.conformance.allocation import allocation, scattered
 from optsched.engine import Engine
-from optsched.errors import SolverUnavailable, UsageError
+from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.outcome import Outcome
 from optsched.program import AllocationProgram, Minimum
 from optsched.registry import load_solver
 from optsched.solution import Status, Termination
 from optsched.solvers import Limits
-from optsched.solvers.prices import oracle as oracles
+from optsched.solvers.prices import compiling
 from optsched.solvers.prices.kernels import compiled
 from optsched.solvers.prices.market import market_of
 from optsched.solvers.prices.oracle import Oracle
@@ -71,7 +71,7 @@ def test_random_instances_agree_with_simplex() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("walk", ["numpy", "compiled"])
 def test_thousands_of_random_instances_agree_with_simplex(walk: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oracles, "COMPILED", 0 if walk == "compiled" else 10**12)
+    monkeypatch.setattr(compiling, "COMPILED", 0 if walk == "compiled" else 10**12)
     for seed in range(1000, 3000):
         program = drawn(seed, 150)
         if len(program.classes):
@@ -126,7 +126,7 @@ def test_numpy_and_the_compiled_walk_agree(kind: str, monkeypatch: pytest.Monkey
             continue
         found = []
         for least in (0, 10**12):
-            monkeypatch.setattr(oracles, "COMPILED", least)
+            monkeypatch.setattr(compiling, "COMPILED", least)
             found.append(solved(program))
         assert found[0].value == pytest.approx(found[1].value, rel=2e-9)
         assert all(outcome.status is Status.OPTIMAL for outcome in found)
@@ -137,7 +137,7 @@ def test_without_numba_there_is_no_compiled_walk(monkeypatch: pytest.MonkeyPatch
     compiled.cache_clear()
     try:
         assert compiled() is None
-        monkeypatch.setattr(oracles, "COMPILED", 0)
+        monkeypatch.setattr(compiling, "COMPILED", 0)
         assert solved(scattered(60)).status is Status.OPTIMAL
     finally:
         compiled.cache_clear()
@@ -150,7 +150,7 @@ def test_without_numba_there_is_no_compiled_walk(monkeypatch: pytest.MonkeyPatch
 def walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if request.param == "compiled":
         pytest.importorskip("numba")
-    monkeypatch.setattr(oracles, "COMPILED", 0 if request.param == "compiled" else 10**12)
+    monkeypatch.setattr(compiling, "COMPILED", 0 if request.param == "compiled" else 10**12)
     yield request.param
 
 
@@ -178,7 +178,7 @@ def test_a_response_is_the_cheapest_way_to_the_level(walk: str) -> None:
     oracle = Oracle(market)
     for warm in range(4):
         prices, level = random.random(len(market.capacity)), market.highest * (0.3 + 0.15 * warm)
-        oracle.ask(prices, level, margins=True)
+        oracle.ask(prices, level, whole=True)
         cost = np.broadcast_to(market.costs(prices), market.level.shape)
         for k in range(len(market)):
             best = linprog(cost[k], [-market.level[k], np.ones(market.width)], [-level, 1.0])
@@ -244,8 +244,45 @@ def test_what_it_does_not_take_is_told() -> None:
         optsched.solve("@packing", "max-min-fairness", solver="prices")
     with pytest.raises(SolverUnavailable, match="rows beside time and capacity"):
         optsched.solve("@quickstart", solver="prices", constraints=[{"kind": "quota", "tenant": "vision", "gpus": 2}])
-    with pytest.raises(SolverUnavailable, match="takes allocation programs, not rows and columns"):
-        optsched.solve("@quickstart", "finish-time-fairness", solver="prices")
+
+
+@pytest.mark.parametrize(
+    ("formulation", "task"),
+    [
+        ("finish-time-fairness", r"finish-time fairness \(a minimum with delays\)"),
+        ("water-filling", r"water filling \(the lexicographic minimum\)"),
+        ("drf", r"water filling \(the lexicographic minimum\)"),
+        ("lease", "plans of what runs when"),
+        ("makespan-unrelated", "plans of what runs when"),
+    ],
+)
+def test_what_needs_rows_and_columns_is_told_by_its_name(formulation: str, task: str) -> None:
+    told = f"solver prices takes allocation programs as they are, and no {task}: choose auto, highs or clarabel"
+    with pytest.raises(SolverUnavailable, match=told):
+        optsched.solve("@quickstart", formulation, solver="prices")
+
+
+def test_other_right_sides_and_columns_on_demand_are_told_by_their_names() -> None:
+    told = r"and no programs whose right sides change \(what-if, ranges, fronts\): choose auto, highs or clarabel"
+    with pytest.raises(SolverUnavailable, match=told):
+        optsched.whatif("@quickstart", add={"v100": 4}, solver="prices")
+    with pytest.raises(SolverUnavailable, match=told):
+        optsched.capacity_curve(optsched.solve("@quickstart"), "v100", solver="prices")
+    with pytest.raises(SolverUnavailable, match=told):
+        optsched.pareto("@quickstart", ("max-min-fairness", "max-throughput"), solver="prices")
+    with pytest.raises(SolverUnavailable, match="and no programs whose columns are generated: choose auto"):
+        optsched.solve("@packing", solver="prices", generate_columns=True)
+    give_way = [{"kind": "deadlines", "give_way": "shortfall"}]
+    with pytest.raises(SolverUnavailable, match="and no requirements that give way: choose auto, highs or clarabel"):
+        optsched.solve("@quickstart", solver="prices", constraints=give_way)
+
+
+def test_what_it_does_not_take_auto_gives_to_another_solver() -> None:
+    assert optsched.solve("@quickstart", "finish-time-fairness").status == "optimal"
+    changed = optsched.whatif("@quickstart", "proportional-fairness", add={"v100": 4}, solver="prices")
+    assert changed.base.solver.name == "prices"  # a utility that is not linear is solved anew
+    curve = optsched.capacity_curve(optsched.solve("@quickstart", solver="prices"), "v100", high=12.0)
+    assert curve.resource == "v100"
 
 
 def test_resources_beside_gpus_have_prices_too() -> None:
@@ -303,9 +340,10 @@ def test_the_form_without_a_matrix_is_that_of_the_lowered_program() -> None:
     random = np.random.default_rng(3)
     x, y = random.random(arrays.shape[1]), random.normal(size=arrays.shape[0])
     for ours, theirs in (
-        *zip(form.activity_and_terms(x), arrays.activity_and_terms(x), strict=True), (form.pulled(y), arrays.pulled(y)),
+        *zip(form.activity_and_terms(x), arrays.activity_and_terms(x), strict=True),
+        (form.pulled(y)[:], arrays.pulled(y)),
         *zip(form.activity_and_terms(-x), arrays.activity_and_terms(-x), strict=True),
-        (form.column_terms(np.abs(y)), arrays.column_terms(np.abs(y))),
+        (form.column_terms(np.abs(y))[:], arrays.column_terms(np.abs(y))),
         (form.largest_in_rows(x), arrays.largest_in_rows(x)), (form.row_lower, arrays.row_lower),
         (form.row_upper, arrays.row_upper), (form.implied_upper, arrays.implied_upper), (form.cost, arrays.cost),
     ):  # fmt: skip
@@ -342,10 +380,10 @@ def test_where_nothing_can_be_kept_it_is_compiled_anew(monkeypatch: pytest.Monke
 
     plain = numba.njit
 
-    def nowhere(cache: bool = False, **options: Any) -> Any:
+    def nowhere(*functions: Any, cache: bool = False, **options: Any) -> Any:
         if cache:
             raise RuntimeError("cannot cache function: no locator available")
-        return plain(**options)
+        return plain(*functions, **options)  # numba compiles functions of its own, too
 
     monkeypatch.setattr(numba, "njit", nowhere)
     made = compiler()
@@ -365,3 +403,19 @@ def test_its_passes_are_told_to_who_asks_for_the_log() -> None:
     pieces: list[str] = []
     assert solved(scattered(), on_log=pieces.append).status is Status.OPTIMAL
     assert pieces and all(piece.startswith("pass ") and piece.endswith("\n") for piece in pieces)
+
+
+def test_where_it_breaks_down_auto_takes_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise SolverCrashed("a small program was refused")
+
+    program = scattered(1200, 3)
+    expected = solved(program)
+    monkeypatch.setattr(load_solver("prices"), "solve_allocation", broken)
+    with pytest.raises(SolverCrashed, match="a small program was refused"):
+        solved(program)
+    engine = Engine(load_solver)
+    ours = engine.solve_allocation(program)
+    assert ours.status is Status.OPTIMAL and ours.value == pytest.approx(expected.value, rel=1e-6)
+    assert engine.reason is not None and "prices broke down" in engine.reason
+    assert any("a small program was refused" in told for told in engine.rebuilt)

@@ -25,7 +25,9 @@ from optsched.solution.certificate import dual_bound
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination
 from optsched.solvers import Limits, Progress
-from optsched.solvers.prices import interior, steps
+from optsched.solvers.prices import compiling, total_utility
+from optsched.solvers.prices.interior import Curve
+from optsched.solvers.prices.own_choices import own_choices
 from optsched.solvers.prices.steps_compiled import compiled
 from optsched.solvers.prices.watch import Watch
 
@@ -98,7 +100,7 @@ def worth(program: AllocationProgram, outcome: Outcome) -> float:
 def sweeps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if request.param == "compiled" and compiled() is None:
         pytest.skip("numba (the extra fast) is not installed")
-    monkeypatch.setattr(interior, "COMPILED", 0 if request.param == "compiled" else 10**12)
+    monkeypatch.setattr(compiling, "COMPILED", 0 if request.param == "compiled" else 10**12)
     yield request.param
 
 
@@ -159,51 +161,6 @@ def test_kinks_leave_no_gap(exponent: float, sweeps: str) -> None:
     assert outcome.values.iterations <= 45
 
 
-@pytest.mark.skipif(compiled() is None, reason="numba (the extra fast) is not installed")
-@pytest.mark.parametrize("exponent", [0.0, -4.0])
-def test_numpy_and_compiled_sweeps_agree(exponent: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    program, found = scattered(400, 4, exponent), []
-    for least in (0, 10**12):
-        monkeypatch.setattr(interior, "COMPILED", least)
-        found.append(load_solver("prices")().solve_allocation(program, Limits()))
-    assert found[0].objective == pytest.approx(found[1].objective, rel=2e-9)
-    assert found[0].y == pytest.approx(found[1].y, rel=1e-4, abs=1e-6 * float(np.abs(found[1].y).max()))
-
-
-@pytest.mark.skipif(compiled() is None, reason="numba (the extra fast) is not installed")
-def test_each_compiled_sweep_does_what_numpy_does() -> None:
-    random = np.random.default_rng(0)
-    fast = compiled()
-
-    def table() -> np.ndarray:
-        return random.uniform(0.1, 1.0, (30, 3))
-
-    def column() -> np.ndarray:
-        return random.uniform(0.1, 1.0, 30)
-
-    a, q, dq, x, z, cross = (table() for _ in range(6))
-    u, y, rest, bend, pull, idle = (column() for _ in range(6))
-    open_ = (random.random((30, 3)) > 0.2).astype(float)
-    a, x, z, cross = a * open_, x * open_, np.where(open_ > 0, z, 1.0), cross * open_  # as the search keeps them
-    results = []
-    for sweeps in (steps, fast):
-        spread, tilt, dx, dz = (np.zeros((30, 3)) for _ in range(4))
-        total_, centre, damp = sweeps.weigh(a, x, z, idle, bend, spread, tilt)
-        same = (0.3, cross.copy(), rest, bend, pull, spread, total_, centre, damp, idle, dx)
-        dy, du, taken = sweeps.respond(a, q, x, z, u, y, open_, *same)
-        first = np.append(dx, taken)
-        lengths = sweeps.complete(
-            a, q, dq, x, z, u, y, open_, 0.3, cross, bend, spread, tilt, total_, centre, damp, idle, dy, du, dx, dz
-        )
-        moved = cross.copy()
-        sweeps.recentre(x, dx, z, dz, open_, 0.4, 0.1, 0.2, moved)
-        results.append(
-            [spread, tilt, total_, centre, damp, first, dy, du, dx, dz, lengths, sweeps.rents(a, q, y), moved]
-        )
-    for one, other in zip(*results, strict=True):
-        assert one == pytest.approx(other, rel=1e-11)
-
-
 def test_one_job_and_one_pool_are_closed_forms() -> None:
     alone = solved(total(np.array([[3.0, 5.0]]), 1, [1, 1], 0.0))
     assert alone.value == pytest.approx(np.log(5.0), abs=1e-9)
@@ -242,6 +199,36 @@ def test_doubled_jobs_and_pools_get_the_same_levels() -> None:
     once = solved(total(rates, gangs, [9, 8, 10, 11], 0.0))
     twice = solved(total(np.repeat(rates, 2, axis=0), np.repeat(gangs, 2), [18, 16, 20, 22], 0.0))
     assert twice.value == pytest.approx(2 * once.value, abs=1e-7)
+
+
+@pytest.mark.parametrize("light", [1e-6, 1e-9])
+def test_light_jobs_keep_the_little_that_is_due_to_them(light: float) -> None:
+    weight = np.array([1.0, 2.0, light, 5.0, 3.0 * light])
+    instance = Instance.from_arrays(pools={"a": 1}, throughput=np.ones((5, 1)), weight=weight)
+    solution = optsched.solve(instance, "proportional-fairness", solver="prices")
+    assert solution.status == "optimal" and solution.certificate.ok
+    assert np.isfinite(solution.objective) and solution.gap < 1e-6
+    rates = np.array(list(solution.throughput.values()))
+    assert rates == pytest.approx(weight / weight.sum(), rel=1e-6)
+    assert optsched.verify(instance, solution.to_document()).ok
+
+
+@pytest.mark.parametrize("jobs", [40, 700])
+@pytest.mark.parametrize(("exponent", "lightest", "heaviest"), [(0.0, -9, 0), (0.0, 0, 9), (-1.0, -9, 0), (0.5, -2, 0)])
+def test_light_jobs_choose_what_is_best_for_them(
+    jobs: int, exponent: float, lightest: int, heaviest: int, sweeps: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(total_utility, "MANY", 500)
+    random = np.random.default_rng(jobs)
+    weight = np.where(random.random(jobs) < 0.4, 10.0 ** random.uniform(lightest, heaviest, jobs), 1.0)
+    rates = random.lognormal(0.0, 0.7, (jobs, 3))
+    values = solved(total(rates, 1, [jobs // 12] * 3, exponent, weight)).values
+    assert values.termination is Termination.OPTIMAL and values.x is not None and values.y is not None
+    level = (rates * values.x.reshape(jobs, 3)).sum(axis=1)
+    prices, top = values.y[jobs : jobs + 3], rates.max(axis=1)
+    choices = own_choices((rates / top[:, np.newaxis]).T, prices, Curve(weight * top**exponent, exponent))
+    due = (choices.slope / top / weight) ** (1.0 / (exponent - 1.0))
+    assert level == pytest.approx(due, rel=1e-5)
 
 
 def test_units_of_rates_do_not_matter_to_logarithms() -> None:
@@ -297,7 +284,7 @@ def test_the_form_without_its_matrix_is_the_linear_program(exponent: float) -> N
     for name in ("row_lower", "row_upper", "lower", "upper", "implied_lower", "implied_upper", "cost", "integer"):
         assert getattr(lean, name) == pytest.approx(getattr(arrays, name)), name
     for name, argument in (("activity", point), ("pulled", duals), ("column_terms", duals)):
-        assert getattr(lean, name)(argument) == pytest.approx(getattr(arrays, name)(argument)), name
+        assert getattr(lean, name)(argument)[:] == pytest.approx(getattr(arrays, name)(argument)), name
     for ours, theirs in zip(lean.activity_and_terms(-point), arrays.activity_and_terms(-point), strict=True):
         assert ours == pytest.approx(theirs)
     assert lean.largest_in_rows(point) == pytest.approx(arrays.largest_in_rows(point))

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray, IntArray
 from optsched.program import AllocationProgram, ConicProgram, LinearArrays, TimelineProgram
 from optsched.solution.values import Basis, Values
-from optsched.solvers.base import Limits, Session, Solver
+from optsched.solvers.base import Capability, Limits, Session, Solver
 from optsched.solvers.isolated.messages import Address, Change
 
 if TYPE_CHECKING:
@@ -122,6 +122,10 @@ class IsolatedSession(Session):
         return self._solver.process.ask(self._solver, method, arguments, limits, self)
 
 
+RUN_THERE = (Capability.CONTINUOUS, Capability.INTEGER, Capability.CONIC, Capability.TIMELINE)
+"""Programs that are solved in the process; allocation programs as they are, are not."""
+
+
 class IsolatedSolver(Solver):
     """A solver whose programs are solved in another process; `of` makes one of any solver."""
 
@@ -146,7 +150,9 @@ class IsolatedSolver(Solver):
 
     @classmethod
     def version(cls) -> str:
-        """Version as the process sees it."""
+        """Version as the process sees it; of a solver that never runs there, no process is started to ask."""
+        if cls.capabilities.isdisjoint(RUN_THERE):
+            return cls.original.version()
         return cls.process.version(cls.name, cls.address)
 
     def open(self, program: LinearArrays) -> Session:

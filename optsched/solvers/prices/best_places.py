@@ -7,6 +7,7 @@ With g_kj the worth of a unit of a member's time in place j, the bound of any pr
 and at the best prices all classes take one place alone, but for as many as there are resources that run out. So some
 cutting planes find which, and a small linear program over the classes whose choice is close, with the others where they
 are, ends in the optimum or in better prices: the search of `optsched.solvers.prices.smallest_level` without its level.
+Where many classes tie it does not, and the best mixture of choices, which the cuts find, is the optimum.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from optsched.solvers.highs import Highs
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.master import Master
 from optsched.solvers.prices.oracle import Response
-from optsched.solvers.prices.phases import CLOSED, COARSE, EXACT, PRECISE, ROUNDS, STEADY, STEPS
+from optsched.solvers.prices.phases import COARSE, EXACT, PRECISE, QUICK, ROUNDS, STEADY, STEPS
 from optsched.solvers.prices.watch import Watch
 
 log = logging.getLogger("optsched")
@@ -36,7 +37,7 @@ CUTS = 10
 FREE = 1500
 """Classes that the small program decides about at first, at most."""
 NEAR = 6
-"""Places of a free class that the small program has."""
+"""Places of a free class that the small program has at first."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,6 @@ class BestPlaces:
         return self.bound / self.value - 1.0 if self.value > 0 else np.inf
 
     @property
-    def closed(self) -> bool:
-        """Whether the choice is an optimum."""
-        return self.bound <= self.value * (1.0 + CLOSED)
-
-    @property
     def _ended(self) -> bool:
         return self.gap <= EXACT or (self._watch is not None and self._watch(self.value, self.bound))
 
@@ -102,15 +98,15 @@ class BestPlaces:
             return
         self.ask(np.full(len(idle), 0.5 * self.bound / len(idle)) / self.capacity)
         for _ in range(PASSES):
-            self.master.solve()
-            if self.bound / self.master.value - 1.0 < COARSE or self._ended:
+            self._mix()
+            if self.gap < COARSE or self._ended:
                 break
             self.ask(STEADY * self.prices + (1.0 - STEADY) * self.master.duals)
-        most = FREE
+        most, grown = FREE, 1
         while self.rounds < ROUNDS and not self._ended:
             self.rounds += 1
-            if not self._polish(most):
-                most *= 2
+            if not self._polish(most, grown):
+                most, grown = 2 * most, 2 * grown
 
     def ask(self, prices: FloatArray) -> bool:
         """Let all choose at these prices, and propose that; whether the bound is lower."""
@@ -118,7 +114,7 @@ class BestPlaces:
         best, second = np.zeros(len(self.worth)), np.full(len(self.worth), -np.inf)
         place = np.full(len(self.worth), -1, np.int64)
         for j, worth in enumerate(self._by_place):
-            gain = worth - q[j]
+            gain = np.where(worth > 0, worth - q[j], -np.inf)  # what is worth nothing is no choice beside idleness
             better = gain > best
             second = np.where(better, best, np.maximum(second, gain))
             place[better] = j
@@ -126,7 +122,7 @@ class BestPlaces:
         self.asked += 1
         self.place, self.rent, self.margin = place, best, best - second
         time = self._alone(np.arange(len(place)), place)
-        demand, value = self.goods.used(time), float(self.weight @ np.einsum("kj,kj->k", self.worth, time))
+        demand, value = self.goods.used(time), self.worth_of(time)
         bound = float(prices @ self.capacity) + float(self.weight @ best)
         self.master.add(Response(prices, value, demand, 0.0, 0.0, bound))
         self._take(Choice(place, np.zeros(0, np.int64), np.zeros((0, len(q))), demand, value))
@@ -135,11 +131,28 @@ class BestPlaces:
         self.bound, self.prices = bound, prices
         return True
 
+    def worth_of(self, time: FloatArray) -> float:
+        """What members make who spend their time so, shape (K, w)."""
+        return float(self.weight @ np.einsum("kj,kj->k", self.worth, time))
+
     def time(self) -> FloatArray:
-        """Parts of the time of the best choice, within the capacities, shape (K, w)."""
+        """Parts of the time of the best choice or mixture of choices, within the capacities, shape (K, w)."""
+        if self.master.value > self._fitted(self.choice):
+            time = np.zeros(self.worth.shape)
+            for part, proposal in zip(self.master.part.tolist(), self.master.proposals, strict=False):
+                if part > 0 and proposal.level > 0:
+                    self.ask(proposal.prices)
+                    some = np.flatnonzero(self.place >= 0)
+                    time[some, self.place[some]] += part
+            return time * self._fit(self.goods.used(time))
         time = self._alone(np.arange(len(self.choice.place)), self.choice.place)
         time[self.choice.free] = self.choice.time
         return time * self._fit(self.choice.demand)
+
+    def _mix(self) -> None:
+        """The master's mixture of choices, which is one too, and the prices that it points to."""
+        self.master.solve()
+        self.value = max(self.value, self.master.value)
 
     def _alone(self, classes: IntArray, place: IntArray) -> FloatArray:
         """All the time in one place each."""
@@ -152,45 +165,55 @@ class BestPlaces:
         """What a demand is multiplied by to be within the capacities."""
         return 1.0 / max(1.0, float((demand / self.capacity).max(initial=0.0)))
 
-    def _take(self, choice: Choice) -> None:
-        value = choice.value * self._fit(choice.demand)
-        if value > self.value:
-            self.value, self.choice = value, choice
+    def _fitted(self, choice: Choice) -> float:
+        """What a choice is worth within the capacities."""
+        return choice.value * self._fit(choice.demand)
 
-    def _polish(self, most: int) -> bool:
-        """The small program, and its prices or some on the way to them; whether that was of use."""
+    def _take(self, choice: Choice) -> None:
+        value = self._fitted(choice)
+        if value > self._fitted(self.choice):
+            self.choice = choice
+        self.value = max(self.value, value)
+
+    def _polish(self, most: int, grown: int) -> bool:
+        """The small program, ``grown`` times as large as seems needed, and prices on the way to its; was it of use."""
         self.ask(self.prices)
-        size = min(
-            len(self.margin), most, max(150, int(40 * min(self.gap, 1.0) * len(self.margin)) + 30 * len(self.capacity))
-        )
+        wrong = 2.0 * min(self.gap, 1.0) ** 0.5  # prices that are off by d send a part d of the classes elsewhere
+        wanted = max(150, int(wrong * len(self.margin))) + 30 * len(self.capacity)
+        size = min(len(self.margin), most, grown * wanted)
         free = np.argpartition(self.margin, size - 1)[:size].astype(np.int64)
-        found = self._small(free)
-        if found is None:
-            return False
-        goal, origin = found, self.prices
-        for step in STEPS:
-            if self.ask(step * goal + (1.0 - step) * origin) or self._ended:
-                return True
-        for _ in range(CUTS + len(self.capacity)):
-            self.master.solve()
-            if self._ended:
-                break
-            self.ask(0.5 * self.prices + 0.5 * self.master.duals)
+        goal, origin = self._small(free, grown * NEAR), self.prices
+        if goal is not None:
+            for step in STEPS:
+                if self.ask(step * goal + (1.0 - step) * origin) or self._ended:
+                    return True
+        self._cut()
         return False
 
-    def _small(self, free: IntArray) -> FloatArray | None:
-        """Decide for some classes beside the others: maximise their worth in what is left; its prices, or None."""
+    def _cut(self) -> None:
+        """Cuts, as long as a few of them leave little of the gap, as they do where many tie."""
+        before = np.inf
+        while self.gap < QUICK * before:
+            before = self.gap
+            for _ in range(CUTS + len(self.capacity)):
+                self._mix()
+                if self._ended:
+                    return
+                self.ask(0.5 * self.prices + 0.5 * self.master.duals)
+
+    def _small(self, free: IntArray, near: int) -> FloatArray | None:
+        """Decide for some classes, so many places of each, beside the others; the prices of what is left, or None."""
         place = self.place.copy()
         place[free] = -1
         pinned = self._alone(np.arange(len(place)), place)
         left = self.capacity - self.goods.used(pinned)
         worth, cost = self.worth[free], self.goods.costs(self.prices)[free]
         kept = worth > 0
-        if worth.shape[1] > NEAR:
+        if worth.shape[1] > near:
             reduced = np.where(kept, cost - worth, np.inf)
-            near = np.zeros_like(kept)
-            np.put_along_axis(near, np.argpartition(reduced, NEAR - 1, axis=1)[:, :NEAR], True, axis=1)
-            kept &= near
+            nearest = np.zeros_like(kept)
+            np.put_along_axis(nearest, np.argpartition(reduced, near - 1, axis=1)[:, :near], True, axis=1)
+            kept &= nearest
         rows, places = np.nonzero(kept)
         count, goods, columns = len(free), len(self.capacity), len(rows)
         entries = np.arange(columns)
@@ -211,7 +234,7 @@ class BestPlaces:
         parts[rows, places] = np.maximum(values.x, 0.0)
         parts /= np.maximum(1.0, parts.sum(axis=1))[:, np.newaxis]
         pinned[free] = parts
-        value = float(self.weight @ np.einsum("kj,kj->k", self.worth, pinned))
+        value = self.worth_of(pinned)
         self._take(Choice(place, free, parts, self.goods.used(pinned), value))
         log.debug("prices: %d free, gap %.2g", count, self.gap)
         return np.maximum(values.y[count:], 0.0) / self.capacity

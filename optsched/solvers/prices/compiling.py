@@ -8,6 +8,9 @@ from typing import Any
 
 log = logging.getLogger("optsched")
 
+COMPILED = 50_000
+"""Entries of the level table from which compiled sweeps are worth their start: half a second in a new process."""
+
 
 def compiler(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
     """What compiles a function, or None without numba; kept on disk where there is a folder that can be written."""

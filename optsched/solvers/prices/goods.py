@@ -10,6 +10,9 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray, IntArray
 from optsched.solvers.prices.market import Market
 
+CANCELLED = 1e-6
+"""Part of the terms of a sum, below which rounding has a say in what is left of it."""
+
 
 @dataclass(frozen=True)
 class Goods:
@@ -40,6 +43,15 @@ class Goods:
         priced = np.append(market.usage.T @ prices, 0.0)
         return np.asarray(priced[self.place])
 
+    def costs_by_place(self, prices: FloatArray) -> FloatArray:
+        """The same place by place, shape (w, K), or (w, 1) where that is alike."""
+        market = self.market
+        return (
+            prices[market.good][:, np.newaxis]
+            if market.good is not None
+            else np.ascontiguousarray(self.costs(prices).T)
+        )
+
     def used(self, time: FloatArray, by_place: FloatArray | None = None) -> FloatArray:
         """What all hold whose members spend this time in each place, shape (R,); ``by_place`` is ``weight @ time``."""
         if self.market.good is not None:
@@ -49,7 +61,7 @@ class Goods:
 
     def columns(self, parts: FloatArray) -> FloatArray:
         """Numbers of classes and places as numbers of the program's columns, shape (N,)."""
-        count = self.market.usage.shape[1]
+        count = self.market.columns
         return np.bincount(self.place.ravel() % (count + 1), parts.ravel(), count + 1)[:count].astype(np.float64)
 
     def rows_of(self, rows: IntArray, places: IntArray) -> sp.csc_matrix:
@@ -64,7 +76,7 @@ class Goods:
         if market.good is not None:
             return factor[market.good][np.newaxis, :]
         by_column = market.usage.tocsc()
-        least = np.ones(market.usage.shape[1] + 1)
+        least = np.ones(market.columns + 1)
         some = np.flatnonzero(np.diff(by_column.indptr))
         least[some] = np.minimum.reduceat(factor[by_column.indices], by_column.indptr[some]) if len(some) else 1.0
         return np.asarray(least[self.place])
@@ -88,13 +100,35 @@ class Goods:
             return np.asarray(matrix - one.T @ one)
         usage = self.market.usage
         held = sp.csr_matrix(usage.multiply(self.columns(self.weight[:, np.newaxis] * spread)[np.newaxis, :]))
-        matrix = np.asarray((held @ usage.T).todense()).reshape(goods, goods)
-        for part, factor in ((spread, first), (tilt, second)):
-            rows, places = np.nonzero(part)
-            column = self.place[rows, places]
-            by_class = sp.csr_matrix(
-                (part[rows, places] * factor[rows], (column, rows)), shape=(usage.shape[1], len(self.classes))
-            )
-            each = sp.csr_matrix(usage @ by_class)
-            matrix = matrix - np.asarray((each @ each.T).todense())
+        whole = np.asarray((held @ usage.T).todense()).reshape(goods, goods)
+        matrix = whole - self._squares(spread, first)
+        if (np.diag(matrix) < CANCELLED * np.diag(whole)).any():
+            matrix = self._apart(spread, first, idle)
+        return matrix - self._squares(tilt, second)
+
+    def _squares(self, part: FloatArray, factor: FloatArray) -> FloatArray:
+        """sum_k f_k^2 G_k v v' G_k', v a row of ``part``."""
+        usage = self.market.usage
+        rows, places = np.nonzero(part)
+        column = self.place[rows, places]
+        by_class = sp.csr_matrix(
+            (part[rows, places] * factor[rows], (column, rows)), shape=(usage.shape[1], len(self.classes))
+        )
+        each = sp.csr_matrix(usage @ by_class)
+        return np.asarray((each @ each.T).todense())
+
+    def _apart(self, spread: FloatArray, first: FloatArray, idle: FloatArray) -> FloatArray:
+        """sum_k N_k G_k (diag(d) - d d' / S) G_k' as a sum of squares, place by place and pair by pair of places.
+
+        It costs more, and nothing cancels where several goods run out together.
+        """
+        goods, width = len(self.market.capacity), spread.shape[1]
+        usage = sp.csc_matrix(sp.hstack([self.market.usage, sp.csc_matrix((goods, 1))]))  # -1 is nothing
+        places = [usage[:, column] for column in self.place.T]
+        matrix = np.zeros((goods, goods))
+        for i in range(width):
+            for j in range(i, width):
+                step = places[i] if i == j else places[i] - places[j]
+                factor = first * first * spread[:, i] * (idle if i == j else spread[:, j])
+                matrix += np.asarray((step @ sp.diags_array(factor) @ step.T).todense())
         return matrix

@@ -7,55 +7,64 @@ more of the level is worth, and u_k what a unit of the member's time is worth, t
     z_kj = q_kj(p) + u_k - a_kj y_k >= 0,   sum_j x_kj + s_k = 1,   sum_k N_k G_k x_k + c = W
     x_kj z_kj = 0,   s_k u_k = 0,   p_r c_r = 0
 
-A step aims at products mu instead of 0 (Newton with Mehrotra's second-order term and Gondzio's corrections, products of
-goods weighing as much as all of the classes). A class is tied to the others by the prices alone: with d_j = x_j / z_j,
+A step aims at products mu instead of 0 (Newton with Mehrotra's second-order term, products of goods weighing as much
+as all of the classes). A class is tied to the others by the prices alone: with d_j = x_j / z_j,
 S = sum_j d_j + s / u, the centre b = sum_j a_j d_j / S, t_j = d_j (a_j - b) and the bend of the utility
 -phi f''(tau) = kappa, it holds by
 
     M_k = diag(d) - d d' / S - g t t',   g = kappa / (1 + kappa (sum_j d_j (a_j - b)^2 + b^2 s / u))
 
 less of the places for each unit of their costs. So a step takes the R x R system sum_k N_k G_k M_k G_k' + diag(c / p)
-and four sweeps over the classes, and kinks, which stall methods that follow the prices alone, are not special.
+and four sweeps over the classes, and kinks, which stall methods that follow the prices alone, are not special. (What
+Mehrotra's term asks of the prices is known, up to mu, in the sweep that makes it.)
+
+The gap is told relative to what all levels together are worth, in which a class of a millionth of the usual weight is
+nothing. So the steps go on until x_k . z_k + s_k u_k is little of y_k tau_k too, for every class: where weights are of
+many orders, some ten steps more.
 
 Bound, for any p, y >= 0:  p . W + sum_k N_k (max(0, max_j (a_kj y_k - q_kj)) + max_v (phi_k f(v) - y_k v)).
 
 S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM Journal on Optimization 2(4), 1992.
-J. Gondzio, "Multiple centrality corrections in a primal-dual method for linear programming", Computational Optimization
-and Applications 6, 1996.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from optsched.arrays import FloatArray
-from optsched.solvers.prices import steps
+from optsched.solvers.prices import compiling, steps
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.steps_compiled import compiled
 
 log = logging.getLogger("optsched")
 
-EXACT = 1e-9
+EXACT = 1e-10
 """Gap at which the search ends, relative to what all levels together are worth at their slopes."""
+OWN = 1e-9
+"""Gap of each class at which the search ends, relative to what its own level is worth at its slope."""
+ROUNDING = 5e-11
+"""Gap that a later point may have, as rounding has a say in it, where single classes gain by it."""
 CLOSE = 1e-8
 """Gap that is good enough where rounding allows no less."""
 STEPS = 150
 STALLED = 6
 """Steps without a smaller gap, after which it gets no smaller."""
-CORRECTIONS = 1
-"""Gondzio's corrections of a step at most."""
+SHIFTS = (1e-14, 1e-12, 1e-10)
+"""What is added to the diagonal of a system, relative to it: the least with which it can be solved."""
+SMALL = 1e-5
+"""Gap from which points are kept, as later ones may be worse."""
 FIRST = 0.2
 """What all products are at first, in units of what the levels of a unit of weight are worth."""
 NEAR = 3.0
 """Distance of a slope from that of the utility, in logarithms, within which Newton's method finds to it."""
-COMPILED = 20_000
-"""Entries of the level table from which the compiled sweeps are worth their start."""
+WIDE = 24
+"""Places up to which the sweeps sum up the systems in the prices; beyond, products of matrices are faster."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +89,6 @@ class Curve:
     def slope(self, level: FloatArray) -> FloatArray:
         """phi f'(v)."""
         return np.asarray(self.size * level ** (self.exponent - 1.0))
-
-    def pull(self, level: FloatArray, slope: FloatArray) -> FloatArray:
-        """What is to be added to a slope to make it f' of a level, in logarithms, as both are over many orders."""
-        return np.asarray(slope * (np.log(self.size / slope) + (self.exponent - 1.0) * np.log(level)))
 
     def surplus(self, slope: FloatArray) -> FloatArray:
         """max over v of phi f(v) - slope v."""
@@ -122,6 +127,31 @@ class Balance:
         return (self.bound - self.value) / self.scale
 
 
+@dataclass(frozen=True)
+class State:
+    """A point of a search, with what is known of it before it is scaled: no more of the value than it has at least.
+
+    Attributes
+    ----------
+    x : FloatArray, shape (w, K)
+    p, y, rent : FloatArray
+    value, bound, scale : float
+    """
+
+    x: FloatArray
+    p: FloatArray
+    y: FloatArray
+    rent: FloatArray
+    value: float
+    bound: float
+    scale: float
+
+    @property
+    def gap(self) -> float:
+        """Relative to the scale."""
+        return (self.bound - self.value) / self.scale
+
+
 class Interior:
     """One search.
 
@@ -133,205 +163,205 @@ class Interior:
     curve : Curve
     stop : callable, optional
         Called between steps with value and bound; true ends the search.
+    fast : bool, optional
+        Compile the sweeps, where that is possible, however few classes there are.
     """
 
     def __init__(
-        self, goods: Goods, level: FloatArray, curve: Curve, stop: Callable[[float, float], bool] | None = None
+        self,
+        goods: Goods,
+        level: FloatArray,
+        curve: Curve,
+        stop: Callable[[float, float], bool] | None = None,
+        fast: bool = False,
     ) -> None:
-        self.goods, self.a, self.curve, self._stop = goods, level, curve, stop
+        self.goods, self.curve, self._stop = goods, curve, stop
+        self.a = np.ascontiguousarray(level.T)
         self.capacity, self.weight = goods.market.capacity, goods.weight
-        self.open = (level > 0).astype(np.float64)
         self.steps = 0
-        self._sweeps: Any = (compiled() if level.size >= COMPILED else None) or steps
-        self._begin()
-        self.best = self.balance()
-
-    def _begin(self) -> None:
-        """Half of the time, evenly, and of what is scarce half of the capacity; all products are ``unit``."""
-        even = self.open * (0.5 / self.open.sum(axis=1))[:, np.newaxis]
-        self.x = np.ascontiguousarray(even * self.goods.room(2.0 * self.goods.used(even)))
-        self.s = 1.0 - self.x.sum(axis=1)
-        self.c = self.capacity - self.goods.used(self.x)
-        self.tau = np.einsum("kj,kj->k", self.a, self.x)
-        self.y = self.curve.slope(self.tau)
-        self.unit = FIRST * float(self.weight @ (self.y * self.tau)) / float(self.weight.sum())
-        self.unit_good = self.unit * float(self.weight.sum()) / len(self.capacity)
-        self.u, self.p = self.unit / self.s, self.unit_good / self.c
-        self.z = np.divide(self.unit, self.x, out=np.ones_like(self.x), where=self.open > 0)
-        self.pairs = self.unit * float(self.weight @ (self.open.sum(axis=1) + 1.0) + self.weight.sum())
-        shape = self.x.shape
-        self._spread, self._tilt = np.empty(shape), np.empty(shape)
-        self._nothing, self._cross = np.zeros(shape), np.empty(shape)
-        self._steps = [(np.empty(shape), np.empty(shape)) for _ in range(2)]
+        self._sweeps: Any = (compiled() if fast or level.size >= compiling.COMPILED else None) or steps
 
     def run(self) -> Balance:
         """Step until the gap is closed, or gets no smaller."""
         if (plenty := self._plenty()) is not None:
-            self.best = plenty
             return plenty
-        since = 0
-        while self.steps < STEPS and since < STALLED and self.best.gap > EXACT:
-            if self._stop is not None and self._stop(self.best.value, self.best.bound):
-                break
-            if not self._step():
+        self._begin()
+        self._look(0.0)
+        best, since, own = self.state, 0, self._own()
+        while self.steps < STEPS and since < STALLED and (best.gap > EXACT or own > OWN):
+            if (self._stop is not None and self._stop(best.value, best.bound)) or not self._step():
                 break
             self.steps += 1
-            now = self.balance()
-            since = 0 if now.gap < 0.9 * self.best.gap or self.best.gap > 1e-5 else since + 1
-            self.best = _better(self.best, now)
+            now, mine = self.state, self._own()
+            if best.gap > EXACT:
+                nearer, better = now.gap < 0.9 * best.gap or best.gap > SMALL, not best.gap <= now.gap
+            else:
+                better = mine < own and now.gap <= max(best.gap, ROUNDING)
+                nearer = better and mine < 0.9 * own
+            since = 0 if nearer else since + 1
+            if better:
+                best, own = now if now.gap > SMALL else replace(now, x=now.x.copy()), mine
             log.debug("prices: step %d, gap %.2g", self.steps, now.gap)
-        return self.best
+        return self._balance(best if best.gap <= SMALL else self.state)
+
+    def _own(self) -> float:
+        """The largest gap of a class, relative to what its level is worth; infinite until that of all is closed."""
+        if not self.state.gap <= EXACT:
+            return np.inf
+        products = np.einsum("jk,jk->k", self.x, self.z) + self.s * self.u
+        return float((products / (self.y * self.tau) + np.abs(self.off)).max())
 
     def _plenty(self) -> Balance | None:
         """Everybody in the best place all the time, at no prices, where there is room for that."""
-        time = np.zeros_like(self.x)
-        time[np.arange(len(time)), self.a.argmax(axis=1)] = 1.0
+        classes = self.a.shape[1]
+        time = np.zeros((classes, len(self.a)))
+        time[np.arange(classes), self.a.argmax(axis=0)] = 1.0
         if (self.goods.used(time) > self.capacity).any():
             return None
-        slope = self.curve.slope(np.ones(len(time)))
-        value = float(self.weight @ self.curve.value(np.ones(len(time))))
-        return Balance(time, np.zeros_like(self.p), slope, slope, value, value, float(self.weight @ slope))
+        slope = self.curve.slope(np.ones(classes))
+        value = float(self.weight @ self.curve.value(np.ones(classes)))
+        return Balance(time, np.zeros_like(self.capacity), slope, slope, value, value, float(self.weight @ slope))
 
-    def balance(self) -> Balance:
+    def _begin(self) -> None:
+        """Half of the time, evenly, and of what is scarce half of the capacity; all products are ``unit``."""
+        is_open = self.a > 0
+        places = is_open.sum(axis=0)
+        even = is_open * (0.5 / places)
+        self.x = np.ascontiguousarray(even * self.goods.room(2.0 * self.goods.used(even.T)).T)
+        self.s = 1.0 - self.x.sum(axis=0)
+        self.c = self.capacity - self.goods.used(self.x.T)
+        level = np.einsum("jk,jk->k", self.a, self.x)
+        self.y = self.curve.slope(level)
+        members = float(self.weight.sum())
+        self.unit = FIRST * float(self.weight @ (self.y * level)) / members
+        self.unit_good = self.unit * members / len(self.capacity)
+        self.u, self.p = self.unit / self.s, self.unit_good / self.c
+        self.z = np.divide(self.unit, self.x, out=np.ones_like(self.x), where=is_open)
+        self.pairs = self.unit * (float(self.weight @ places) + 2.0 * members)
+        shape, classes = self.x.shape, len(self.y)
+        self._dx, self._dz, self._cross = np.zeros(shape), np.zeros(shape), np.empty(shape)
+        self._in_sweep = self.goods.market.good is not None and len(self.a) <= WIDE
+        table = (0, 0) if self._in_sweep else shape
+        self._spread, self._tilt, self._taken = np.empty(table), np.empty(table), np.empty(table)
+        self.tau, self.spent, self._rise = np.empty(classes), np.empty(classes), np.empty(classes)
+        self._columns = np.empty((8, classes))
+        self._log_slope = self._logs(self.y, level)[0]
+
+    def _look(self, length: float) -> None:
+        """Take so much of the step of x and z, and see what the point is worth, scaled into time and capacity."""
+        goods, curve, e = self.goods, self.curve, self.curve.exponent
+        self._q = goods.costs_by_place(self.p)
+        rent = np.empty_like(self.y)
+        inner = self._sweeps.advance(
+            self.a, self._q, self.x, self.z, self.y, self.weight, self._dx, self._dz, length, self.tau, self.spent, rent
+        )
+        self.products = float(inner) + float(self.weight @ (self.s * self.u)) + float(self.c @ self.p)
+        self.used = goods.used(self.x.T)
+        log_level, log_slope = np.log(self.tau), self._log_slope
+        self.off = (e - 1.0) * log_level - log_slope
+        over = max(1.0, float((self.used / self.capacity).max()), float(self.spent.max()))
+        if e == 0:
+            worth, surplus = curve.size * (log_level - np.log(over)), -curve.size * (log_slope + 1.0)
+        else:
+            worth = curve.size * np.exp(e * (log_level - np.log(over))) / e
+            surplus = self.y * np.exp(log_slope / (e - 1.0)) * ((1.0 - e) / e)
+        self.state = State(
+            self.x, self.p, self.y, rent, float(self.weight @ worth),
+            float(self.p @ self.capacity) + float(self.weight @ (rent + surplus)),
+            float(self.weight @ (self.y * self.tau)),
+        )  # fmt: skip
+
+    def _balance(self, state: State) -> Balance:
         """The allocation within time and capacity, and the bound of the prices and slopes."""
-        goods, curve = self.goods, self.curve
-        time = self.x * np.minimum(1.0, 1.0 / np.einsum("kj->k", self.x))[:, np.newaxis]
-        time *= goods.room(goods.used(time))
-        level = np.einsum("kj,kj->k", self.a, time)
-        value = float(self.weight @ curve.value(level))
-        rent = self._sweeps.rents(self.a, goods.costs(self.p), self.y)
-        bound = float(self.p @ self.capacity) + float(self.weight @ (rent + curve.surplus(self.y)))
-        scale = float(self.weight @ (self.y * level))
-        return Balance(time, self.p, self.y, rent, value, bound, scale)
+        time = state.x * np.minimum(1.0, 1.0 / state.x.sum(axis=0))
+        time = np.ascontiguousarray((time * self.goods.room(self.goods.used(time.T)).T).T)
+        level = np.einsum("jk,kj->k", self.a, time)
+        value = float(self.weight @ self.curve.value(level))
+        bound = float(state.p @ self.capacity) + float(self.weight @ (state.rent + self.curve.surplus(state.y)))
+        return Balance(time, state.p, state.y, state.rent, value, bound, float(self.weight @ (state.y * level)))
+
+    def _logs(self, slope: FloatArray, level: FloatArray) -> tuple[FloatArray, float]:
+        """Logarithms of slopes over phi, and their largest distance from that of the utility at a level.
+
+        In logarithms, as both are over many orders.
+        """
+        log_slope = np.log(slope / self.curve.size)
+        return log_slope, float(np.abs((self.curve.exponent - 1.0) * np.log(level) - log_slope).max())
 
     def _step(self) -> bool:
         """One step; False where rounding leaves none."""
-        tau = self.tau
-        q = self.goods.costs(self.p)
-        idle = self.s / self.u
-        bend = (1.0 - self.curve.exponent) * self.y / tau
-        pull = self.curve.pull(tau, self.y)
-        total, centre, damp = self._sweeps.weigh(self.a, self.x, self.z, idle, bend, self._spread, self._tilt)
-        curvature = self.goods.curvature(self._spread, self._tilt, total, idle, bend * damp)
-        curvature[np.diag_indices_from(curvature)] += self.c / self.p
-        scale = 1.0 / np.sqrt(np.maximum(np.diag(curvature), 1e-300))
-        try:
-            factor = cho_factor(curvature * scale[:, np.newaxis] * scale + 1e-14 * np.eye(len(scale)))
-        except (LinAlgError, ValueError):
+        sweeps, goods, a, q, x, z, s, u, y = (
+            self._sweeps, self.goods, self.a, self._q, self.x, self.z, self.s, self.u, self.y
+        )  # fmt: skip
+        bend, pull = (1.0 - self.curve.exponent) * y / self.tau, y * self.off
+        total, centre, damp, dy, du, ds, dy_aim, du_aim = self._columns
+        at = (self.spent, bend, pull, self.weight, total, centre, damp, dy, du)
+        matrix, taken = sweeps.weigh(a, q, x, z, s, u, y, *at, self._spread, self._tilt, self._taken)
+        if not self._in_sweep:
+            matrix = goods.curvature(self._spread.T, self._tilt.T, total, s / u, bend * damp)
+            taken = None
+        matrix[np.diag_indices_from(matrix)] += self.c / self.p
+        scale = 1.0 / np.sqrt(np.maximum(np.diag(matrix), 1e-300))
+        factor = _factor(matrix * scale[:, np.newaxis] * scale)
+        if factor is None:
             return False
-        untimed = 1.0 - np.einsum("kj->k", self.x) - self.s
-        unheld = self.capacity - self.goods.used(self.x) - self.c
+        unheld = self.capacity - self.used - self.c
 
-        def direction(at: int, aim: float, cross: FloatArray, cross_idle: FloatArray, cross_good: FloatArray) -> _Step:
-            dx, dz = self._steps[at]
-            rest = (aim * self.unit - cross_idle) / self.u - self.s - untimed
-            dy, du, taken = self._sweeps.respond(
-                self.a, q, self.x, self.z, self.u, self.y, self.open, aim * self.unit, cross, rest, bend, pull,
-                self._spread, total, centre, damp, self.weight, dx if self.goods.market.good is None else dx[:0],
-            )  # fmt: skip
-            more = (aim * self.unit_good - cross_good) / self.p - self.c
-            dp = scale * cho_solve(factor, scale * (self.goods.used(dx, taken) + more - unheld))
-            forth, back, *sums = self._sweeps.complete(
-                self.a, q, self.goods.costs(dp), self.x, self.z, self.u, self.y, self.open, aim * self.unit, cross,
-                bend, self._spread, self._tilt, total, centre, damp, self.weight, dy, du,
-                dx, dz,
-            )  # fmt: skip
-            ds = (aim * self.unit - cross_idle) / self.u - self.s - idle * du
-            dc = more - self.c / self.p * dp
-            forth = min(forth, _reach(self.s, ds), _reach(self.c, dc))
-            back = min(back, _reach(self.u, du), _reach(self.p, dp), _reach(self.y, dy))
-            first, second = (
-                inner + float(self.weight @ idle) + float(held)
-                for inner, idle, held in zip(
-                    sums, (self.s * du + self.u * ds, ds * du), (self.c @ dp + self.p @ dc, dc @ dp), strict=True
-                )
-            )
-            return _Step(dx, dz, dy, du, ds, dp, dc, min(1.0, forth, back), first, second)
+        def prices(held: FloatArray, more: FloatArray) -> FloatArray:
+            return np.asarray(scale * cho_solve(factor, scale * (held + more - unheld)))
 
-        plain = direction(0, 0.0, self._nothing, np.zeros_like(tau), np.zeros_like(self.c))
-        at = float(self.weight @ (np.einsum("kj,kj,kj->k", self.x, self.z, self.open) + self.s * self.u))
-        at += float(self.c @ self.p)
-        ahead = at + plain.length * plain.first + plain.length**2 * plain.second
-        aim = max((ahead / at) ** 3, 1e-12) * at / self.pairs
-        cross = np.multiply(plain.dx, plain.dz, out=self._cross)
-        cross_idle, cross_good = plain.ds * plain.du, plain.dp * plain.dc
-        step = direction(1, aim, cross, cross_idle, cross_good)
-        for _ in range(CORRECTIONS):
-            if step.length > 0.95:
-                break
-            goal = min(1.0, step.length + 0.3)
-            low, high = 0.1 * aim * self.unit, 10.0 * aim * self.unit
-            self._sweeps.recentre(self.x, step.dx, self.z, step.dz, self.open, goal, low, high, cross)
-            cross_idle = cross_idle - _lack(self.s, step.ds, self.u, step.du, goal, low, high)
-            low, high = 0.1 * aim * self.unit_good, 10.0 * aim * self.unit_good
-            cross_good = cross_good - _lack(self.c, step.dc, self.p, step.dp, goal, low, high)
-            free = 0 if step.dx is self._steps[1][0] else 1
-            other = direction(free, aim, cross, cross_idle, cross_good)
-            if other.length < 1.02 * step.length:
-                break
-            step = other
-        return self._advance(step)
-
-    def _advance(self, step: _Step) -> bool:
-        length = self._on_curve(step, min(1.0, 0.99 * step.length))
-        if not length > 1e-10 or not np.isfinite(step.dp).all():
+        dp = prices(goods.used(self._taken.T, taken), -self.c)
+        dc = -self.c - self.c / self.p * dp
+        forth, back, second, *takes = sweeps.look_ahead(
+            a, q, goods.costs_by_place(dp), x, z, s, u, y, *at, self._cross, ds, dy_aim, du_aim, self._taken, self._tilt
+        )
+        plain = min(1.0, forth, back, _reach(self.c, dc), _reach(self.p, dp))
+        ahead = (1.0 - plain) * self.products + plain**2 * (float(second) + float(dc @ dp))
+        aim = max((ahead / self.products) ** 3, 1e-12) * self.products / self.pairs
+        cross = dc * dp
+        taken, taken_aim = takes if self._in_sweep else (None, None)
+        held = goods.used(self._taken.T, taken) + aim * self.unit * goods.used(self._tilt.T, taken_aim)
+        more = (aim * self.unit_good - cross) / self.p - self.c
+        dp = prices(held, more)
+        dc = more - self.c / self.p * dp
+        dy += aim * self.unit * dy_aim
+        du += aim * self.unit * du_aim
+        forth, back = sweeps.complete(
+            a, q, goods.costs_by_place(dp), x, z, s, u, y, aim * self.unit, bend, self.weight, total, centre, damp,
+            dy, du, ds, self._rise, self._cross, self._dx, self._dz,
+        )  # fmt: skip
+        length = self._on_curve(dy, min(1.0, 0.99 * min(forth, back, _reach(self.c, dc), _reach(self.p, dp))))
+        if not length > 1e-10 or not np.isfinite(dp).all():
             return False
-        self.x += length * step.dx
-        self.z += length * step.dz
-        self.s, self.u = self.s + length * step.ds, self.u + length * step.du
-        self.c, self.p = self.c + length * step.dc, self.p + length * step.dp
-        self.y = self.y + length * step.dy
-        self.tau = np.einsum("kj,kj->k", self.a, self.x)
+        self.s, self.u, self.y = s + length * ds, u + length * du, y + length * dy
+        self.c, self.p = self.c + length * dc, self.p + length * dp
+        self._look(length)
         return True
 
-    def _on_curve(self, step: _Step, length: float) -> float:
+    def _on_curve(self, dy: FloatArray, length: float) -> float:
         """So much of a step that slopes come nearer to those of the utility, or stay near."""
-        rise = np.einsum("kj,kj->k", self.a, step.dx)
-        before = self._off(self.y, self.tau)
+        before = float(np.abs(self.off).max())
         while length > 1e-10:
-            off = self._off(self.y + length * step.dy, self.tau + length * rise)
+            self._log_slope, off = self._logs(self.y + length * dy, self.tau + length * self._rise)
             if off <= max(NEAR, (1.0 - 0.1 * length) * before):
                 break
             length *= 0.7
         return length
 
-    def _off(self, slope: FloatArray, level: FloatArray) -> float:
-        """The largest distance of a slope from that of the utility at a level, in logarithms."""
-        return float(np.abs(self.curve.pull(level, slope) / slope).max())
 
+def _factor(matrix: FloatArray) -> Any:
+    """Cholesky's, of a matrix with the diagonal 1; None where it has none.
 
-@dataclass(frozen=True)
-class _Step:
-    """A direction, how far it goes until something is 0 (1 at most), and the sum of all products along it.
-
-    After the part l of the step that sum has grown by ``first`` l + ``second`` l^2.
+    Goods that run out together, and with the time, leave it singular but for rounding, and then a little is added.
     """
-
-    dx: FloatArray
-    dz: FloatArray
-    dy: FloatArray
-    du: FloatArray
-    ds: FloatArray
-    dp: FloatArray
-    dc: FloatArray
-    length: float
-    first: float
-    second: float
+    for little in SHIFTS:
+        try:
+            return cho_factor(matrix + little * np.eye(len(matrix)))
+        except (LinAlgError, ValueError):
+            continue
+    return None
 
 
 def _reach(value: FloatArray, change: FloatArray) -> float:
     """Part of a change that takes the first value to 0."""
     return 1.0 / max(float((-change / value).max(initial=0.0)), 1e-300)
-
-
-def _lack(
-    v: FloatArray, dv: FloatArray, w: FloatArray, dw: FloatArray, length: float, low: float, high: float
-) -> FloatArray:
-    """What `steps.recentre` adds to the products of two arrays."""
-    reached = (v + length * dv) * (w + length * dw)
-    return np.where(reached < low, low - reached, np.where(reached > high, np.maximum(high - reached, -high), 0.0))
-
-
-def _better(one: Balance, other: Balance) -> Balance:
-    """The one with the smaller gap; a gap that is no number is the largest."""
-    return other if not one.gap <= other.gap else one

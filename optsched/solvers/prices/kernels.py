@@ -1,26 +1,46 @@
-"""The walk of the oracle, compiled where numba is installed (the extra ``fast``)."""
+"""Sweeps of the oracle and of the polish over all classes, compiled where numba is installed (the extra ``fast``)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from optsched.solvers.prices import compiling
 from optsched.solvers.prices.compiling import compiler
 
 
+@dataclass(frozen=True)
+class Sweeps:
+    """The compiled sweeps: `Oracle.ask`, `Point.totals`, and the two of `optsched.solvers.prices.polish.Pinned`."""
+
+    walk: Callable[..., tuple[float, float]]
+    pin: Callable[..., None]
+    stand: Callable[..., float]
+    spread: Callable[..., None]
+
+
+def sweeps_for(entries: int) -> Sweeps | None:
+    """The compiled sweeps for a table of so many entries; None where numpy will do."""
+    return compiled() if entries >= compiling.COMPILED else None
+
+
 @cache
-def compiled() -> Callable[..., tuple[float, float]] | None:
-    """The compiled walk, or None without numba."""
-    made = compiler()
-    return None if made is None else made(_walk)
+def compiled() -> Sweeps | None:
+    """The compiled sweeps, or None without numba."""
+    made = compiler(fastmath={"contract", "nsz"}, error_model="numpy")
+    return None if made is None else Sweeps(made(_walk), made(_pin), made(_stand), made(_spread))
 
 
 def _walk(
     a: Any, q: Any, weight: Any, level: float, lower: Any, upper: Any, share: Any, slope: Any, rent: Any, margin: Any,
-    taken: Any, warm: bool, margins: bool,
+    edge: Any, time: Any, warm: bool, whole: bool,
 ) -> tuple[float, float]:  # fmt: skip
-    """`Oracle._search` class by class; also sums up slopes, rents, and the time spent in each place."""
+    """`Oracle._search` class by class; also sums up slopes, rents, and the time spent in each place.
+
+    Only a ``whole`` response writes down what each class does.
+    """
     classes, width = a.shape
     slopes = 0.0
     rents = 0.0
@@ -89,22 +109,68 @@ def _walk(
         y = max(y, 0.0)
         u = max(y * high - paid, 0.0)
         u += 1e-13 * (u + paid)
-        if margins:
+        part = (level - low) / (high - low)
+        if whole:
             nearest = u if down >= 0 else 1e300
             for j in range(width):
                 if j != down and j != up:
                     apart = q[k, j] - y * a[k, j] + u
                     nearest = min(nearest, apart)
             margin[k] = nearest
-        part = (level - low) / (high - low)
+            edge[k] = min(part, 1.0 - part) * (high - low)
+            share[k] = part
+            slope[k] = y
+            rent[k] = u
         lower[k] = down
         upper[k] = up
-        share[k] = part
-        slope[k] = y
-        rent[k] = u
         slopes += weight[k] * y
         rents += weight[k] * u
-        taken[up] += weight[k] * part
+        time[up] += weight[k] * part
         if down >= 0:
-            taken[down] += weight[k] * (1.0 - part)
+            time[down] += weight[k] * (1.0 - part)
     return slopes, rents
+
+
+def _pin(a: Any, weight: Any, lower: Any, upper: Any, pinned: Any, alpha: Any, beta: Any) -> None:
+    """`Pinned.but` class by class: time that pinned classes spend in each place at the level t is alpha + beta t."""
+    for k in range(len(weight)):
+        if not pinned[k]:
+            continue
+        up, down = upper[k], lower[k]
+        low = a[k, down] if down >= 0 else 0.0
+        rise = weight[k] / (a[k, up] - low)
+        alpha[up] -= low * rise
+        beta[up] += rise
+        if down >= 0:
+            alpha[down] += weight[k] + low * rise
+            beta[down] -= rise
+
+
+def _stand(a: Any, weight: Any, lower: Any, upper: Any, pinned: Any, level: float, share: Any, time: Any) -> float:
+    """`Pinned.beside` class by class: shares at a level, the time in each place, and the least level."""
+    least = level
+    for k in range(len(weight)):
+        if not pinned[k]:
+            continue
+        up, down = upper[k], lower[k]
+        low = a[k, down] if down >= 0 else 0.0
+        part = (level - low) / (a[k, up] - low)
+        if part > 1.0:
+            part = 1.0
+            least = min(least, a[k, up])
+        part = max(part, 0.0)
+        share[k] = part
+        time[up] += weight[k] * part
+        if down >= 0:
+            time[down] += weight[k] * (1.0 - part)
+    return least
+
+
+def _spread(place: Any, lower: Any, upper: Any, share: Any, weight: Any, amount: Any, x: Any) -> None:
+    """`Point.totals` of the pinned classes, class by class."""
+    for k in range(len(amount)):
+        members = weight[k] / amount[k]
+        if upper[k] >= 0:
+            x[place[k, upper[k]]] += members * share[k]
+        if lower[k] >= 0:
+            x[place[k, lower[k]]] += members * (1.0 - share[k])

@@ -7,22 +7,38 @@ to be idle, and idle every job may be anyway.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, blocks
+from optsched.candidates import Classes
 from optsched.program import AllocationProgram
+from optsched.solvers.prices.kernels import sweeps_for
 
 Places = NDArray[np.signedinteger[Any]]
 """Places of classes, in as few bytes as they need."""
 WIDEST = 64
 """Columns of a class, beyond which a row for each class wastes too much."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What classes that are not in a market hold, and spend, at a level: those that are pinned to a segment.
+
+    Attributes
+    ----------
+    alpha, beta : FloatArray, shape (R,)
+        They hold alpha + beta t at the level t, and pay the prices of that.
+    """
+
+    alpha: FloatArray
+    beta: FloatArray
 
 
 @dataclass(frozen=True)
@@ -44,12 +60,16 @@ class Market:
         1 without ``good``.
     place : IntArray, shape (K, w)
         Column of the program, -1 for none.
-    usage : csr_matrix, shape (R, N)
-        Resources that one unit of a column holds.
+    columns : int
+        N, of the program.
+    held_by : callable
+        Gives ``usage``, where it is asked for.
     unit : float
         Levels of the program are ``unit`` times these.
     highest : float
         What the class that is worst off could have if it were alone.
+    taken : Taken, optional
+        What others hold of the capacity.
     """
 
     level: FloatArray
@@ -59,9 +79,11 @@ class Market:
     good: IntArray | None
     amount: FloatArray
     place: Places
-    usage: sp.csr_matrix
+    columns: int
+    held_by: Callable[[], sp.csr_matrix]
     unit: float
     highest: float
+    taken: Taken | None = None
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -77,12 +99,30 @@ class Market:
         return np.ascontiguousarray(self.level.T)
 
     @cached_property
+    def usage(self) -> sp.csr_matrix:
+        """Resources that one unit of a column holds, shape (R, N)."""
+        return self.held_by()
+
+    @cached_property
     def _by_column(self) -> sp.csc_matrix:
         return self.usage.tocsc()
 
     def levels_at(self, places: Places) -> FloatArray:
         """Level of each class in a place; 0 at -1, the origin."""
         return np.where(places >= 0, self.level[np.arange(len(self)), places], 0.0)
+
+    def part(self, classes: IntArray, capacity: FloatArray, taken: Taken | None = None) -> Market:
+        """The market of some of the classes, of these capacities, of which others hold some."""
+        place, count, held_by = self.place[classes], self.columns, self.held_by
+        if self.good is None:  # costs are made for every column
+            columns = np.unique(place[place >= 0])
+            place = np.where(place >= 0, np.searchsorted(columns, place), -1)
+            usage = sp.csr_matrix(self._by_column[:, columns])
+            count, held_by = len(columns), lambda: usage
+        return replace(
+            self, level=self.level[classes], weight=self.weight[classes], amount=self.amount[classes], place=place,
+            columns=count, held_by=held_by, capacity=capacity, taken=taken,
+        )  # fmt: skip
 
     def costs(self, prices: FloatArray) -> FloatArray:
         """What a unit of a member's time costs in each place, shape (K, w), or one row for all where that is alike."""
@@ -97,13 +137,18 @@ class Market:
         The parts are multiplied by ``weight`` already.
         """
         if self.good is not None:
-            taken = np.bincount(upper + 1, high, self.width + 1) + np.bincount(lower + 1, low, self.width + 1)
-            return np.bincount(self.good, taken[1:], len(self.capacity)).astype(np.float64)
+            time = np.bincount(upper + 1, high, self.width + 1) + np.bincount(lower + 1, low, self.width + 1)
+            return self.held(time[1:].astype(np.float64, copy=False))
         return np.asarray(self.usage @ self.spread(lower, upper, low, high))
+
+    def held(self, time: FloatArray) -> FloatArray:
+        """Resources that are held where members spend this time in each place, shape (w,); not without ``good``."""
+        assert self.good is not None
+        return np.bincount(self.good, time, len(self.capacity)).astype(np.float64)
 
     def spread(self, lower: Places, upper: Places, low: FloatArray, high: FloatArray) -> FloatArray:
         """The same as totals of the program's columns, shape (N,)."""
-        x = np.zeros(self.usage.shape[1])
+        x = np.zeros(self.columns)
         for places, parts in ((lower, low), (upper, high)):
             some = np.flatnonzero(places >= 0)
             x[self.place[some, places[some]]] += parts[some] / self.amount[some]
@@ -111,11 +156,14 @@ class Market:
 
     def worth(self, x: FloatArray) -> float:
         """The smallest level of an allocation, in ``unit``, scaled down until nothing runs out."""
-        reached = np.zeros(len(self))
-        for level, place in zip(self.level.T, self.place.T, strict=True):
-            reached += np.where(place >= 0, level * x[place], 0.0)
+        reached, held = np.zeros(len(self)), np.zeros(self.width)
+        for number, (level, place) in enumerate(zip(self.level.T, self.place.T, strict=True)):
+            time = np.where(place >= 0, x[place], 0.0)
+            held[number] = self.amount @ time
+            time *= level
+            reached += time
         reached *= self.amount / self.weight
-        demand = self.usage @ x
+        demand = self.usage @ x[: self.columns] if self.good is None else self.held(held)
         over = float((demand / self.capacity).max(initial=1.0))
         return float(reached.min(initial=np.inf)) / over
 
@@ -137,7 +185,7 @@ class Point:
     ----------
     lower, upper : array of int, shape (K,)
     share : FloatArray, shape (K,)
-        Part of the time in the upper place.
+        Part of the time in the upper place; of pinned classes.
     free : IntArray
         Classes that ``time`` speaks of instead.
     time : FloatArray, shape (len(free), w)
@@ -146,20 +194,36 @@ class Point:
         The smallest level.
     """
 
-    lower: IntArray
-    upper: IntArray
+    lower: Places
+    upper: Places
     share: FloatArray
     free: IntArray
     time: FloatArray
     demand: FloatArray
     level: float
 
+    def spent(self, market: Market) -> FloatArray:
+        """Time that classes spend in their places, shape (K, w)."""
+        spent = np.zeros(market.level.shape)
+        rows = np.arange(len(spent))
+        spent[rows, self.upper] = self.share
+        some = np.flatnonzero(self.lower >= 0)
+        spent[some, self.lower[some]] += 1.0 - self.share[some]
+        spent[self.free] = self.time
+        return spent
+
     def totals(self, market: Market) -> FloatArray:
-        """Totals of the program's columns, shape (N,)."""
-        weight = market.weight.copy()
+        """Totals of the program's columns, with room for one number more behind; shape (N + 1,)."""
+        weight, sweeps = market.weight.copy(), sweeps_for(market.level.size)
         weight[self.free] = 0.0
-        low = np.where(self.lower >= 0, 1.0 - self.share, 0.0)
-        x = market.spread(self.lower, self.upper, weight * low, weight * self.share)
+        x = np.empty(market.columns + 1)
+        if sweeps is not None:
+            x.fill(0.0)  # pages of 4 kB, in which zeros are given, take longer
+            sweeps.spread(market.place, self.lower, self.upper, self.share, weight, market.amount, x)
+        else:
+            low = np.where(self.lower >= 0, 1.0 - self.share, 0.0)
+            x[:-1] = market.spread(self.lower, self.upper, weight * low, weight * self.share)
+            x[-1] = 0.0
         places = market.place[self.free]
         rows, columns = np.nonzero(places >= 0)
         members = market.weight[self.free] / market.amount[self.free]
@@ -171,14 +235,13 @@ def market_of(program: AllocationProgram) -> Market:
     """The market of an allocation program whose columns are jobs alone."""
     C = program.classes
     limited = np.flatnonzero(np.isfinite(C.capacity))
-    usage = C.usage if len(limited) == len(C.capacity) else sp.csr_matrix(C.usage[limited])
     capacity = C.capacity[limited]
     level = _levels(program)
     if (capacity <= 0).any():  # who needs what there is none of cannot run
         level = level.copy()
-        level[np.unique(sp.csr_matrix(usage[capacity <= 0]).indices)] = 0.0
+        level[np.unique(sp.csr_matrix(C.usage[limited[capacity <= 0]]).indices)] = 0.0
         capacity = np.where(capacity > 0, capacity, 1.0)
-    table, place, amount = _by_good(C.class_a, level, usage, len(C))
+    table, place, amount = _by_good(C, level, limited)
     goods: IntArray | None = np.arange(len(capacity))
     if amount is None:
         goods, amount = None, np.ones(len(C))
@@ -187,8 +250,9 @@ def market_of(program: AllocationProgram) -> Market:
     unit = float(best.min(initial=np.inf))
     unit = unit if 0.0 < unit < np.inf else 1.0
     table /= unit
+    held_by = partial(_of_rows, C, limited)
     return Market(
-        table, C.count * amount, capacity, limited, goods, amount, place, usage, unit,
+        table, C.count * amount, capacity, limited, goods, amount, place, C.columns, held_by, unit,
         float(best.min(initial=np.inf)) / unit,
     )  # fmt: skip
 
@@ -204,25 +268,29 @@ def _levels(program: AllocationProgram) -> FloatArray:
     return np.where(program.barred, 0.0, level) if program.side else level
 
 
-def _by_good(
-    klass: IntArray, level: FloatArray, usage: sp.csr_matrix, classes: int
-) -> tuple[FloatArray, Places, FloatArray | None]:
+def _of_rows(C: Classes, rows: IntArray) -> sp.csr_matrix:
+    return C.usage if len(rows) == len(C.capacity) else sp.csr_matrix(C.usage[rows])
+
+
+def _by_good(C: Classes, level: FloatArray, limited: IntArray) -> tuple[FloatArray, Places, FloatArray | None]:
     """Levels and columns of classes by the one resource that each column holds, and how much of it each class holds.
 
     That is None where columns hold several resources, or not all columns of a class as much, or two of them the same.
     """
-    goods, columns = usage.shape
-    table, place = np.zeros((classes, goods)), np.full((classes, goods), -1, np.int32)
-    amount = np.ones(classes)
-    if usage.nnz != columns or (usage.data <= 0).any():
-        return table, place, None
-    parts = [slice(*ends) for ends in pairwise(usage.indptr.tolist())]
-    for good, part in enumerate(parts):
-        mine = usage.indices[part]
-        table[klass[mine], good], place[klass[mine], good] = level[mine], mine
-        amount[klass[mine]] = usage.data[part]
-    alone = int((place >= 0).sum()) == columns
-    alike = all((amount[klass[usage.indices[part]]] == usage.data[part]).all() for part in parts)
+    shape = len(C), len(limited)
+    if C.holds.by_way is None:
+        return np.zeros(shape), np.full(shape, -1, np.int32), None
+    number = np.full(C.holds.resources, -1)
+    number[limited] = np.arange(len(limited))
+    held, good = C.holds.by_way.amount, number[C.holds.by_way.row]
+    table, place, amount = np.zeros(shape), np.full(shape, -1, np.int32), np.ones(len(C))
+    for part in blocks(C.columns):
+        klass, way = C.class_a[part], C.holds.by_way.way[part]
+        table[klass, good[way]] = level[part]
+        place[klass, good[way]] = np.arange(part.start, part.stop)
+        amount[klass] = held[way]
+    alike = all((amount[C.class_a[part]] == held[C.holds.by_way.way[part]]).all() for part in blocks(C.columns))
+    alone = bool((good >= 0).all() and (held > 0).all()) and int((place >= 0).sum()) == C.columns
     return table, place, amount if alone and alike else None
 
 

@@ -24,6 +24,8 @@ from optsched.solvers.prices.oracle import Response
 KEPT = 8
 """Proposals that are kept for each resource, and `SPARE` more; of others those that are in no mixture go."""
 SPARE = 40
+SHARP = 1e4
+"""The highest level of a proposal as the master program has it: its tolerance is that much finer."""
 LIMITS = Limits(tolerance=1e-10)
 
 
@@ -51,13 +53,14 @@ class Master:
     value: float = 0.0
     duals: FloatArray = field(default_factory=lambda: np.zeros(0))
     _session: Session | None = None
+    _sharp: float = 1.0
 
     def add(self, response: Response) -> None:
         """Take a response as a proposal."""
         self.proposals.append(response)
         if self._session is not None:
             column = sp.csc_matrix(self._column(response)[:, np.newaxis])
-            self._session.add_columns(column, np.array([response.level]), np.array([1.0]))
+            self._session.add_columns(column, np.array([response.level * self._sharp]), np.array([1.0]))
 
     def solve(self) -> FloatArray:
         """The best mixture (``part``, ``value``), and the prices that it points to, worth 1 in all; shape (R,)."""
@@ -73,7 +76,7 @@ class Master:
             return self.duals
         self.part = np.maximum(values.x, 0.0)
         self.value = float(self.part @ [item.level for item in self.proposals])
-        prices = np.maximum(values.y[:-1], 0.0) / self.capacity
+        prices = np.maximum(values.y[:-1], 0.0) / self._sharp / self.capacity
         self.duals = prices
         worth = float(prices @ self.capacity)
         return prices / worth if worth > 0 else 1.0 / self.capacity / len(self.capacity)
@@ -89,10 +92,12 @@ class Master:
             self.proposals = [item for at, item in enumerate(self.proposals) if at >= latest or part[at] > 0]
         count, rows = len(self.proposals), len(self.capacity) + 1
         zero, one = np.zeros(count), np.ones(count)
+        level = np.array([item.level for item in self.proposals])
+        self._sharp = SHARP / (float(level.max()) or 1.0)
         arrays = LinearArrays(
             A=sp.csc_matrix(np.stack([self._column(item) for item in self.proposals], axis=1)),
             row_lower=np.full(rows, -np.inf), row_upper=np.ones(rows), lower=zero, upper=np.full(count, np.inf),
-            cost=np.array([item.level for item in self.proposals]), integer=np.zeros(count, bool), maximise=True,
+            cost=level * self._sharp, integer=np.zeros(count, bool), maximise=True,
             offset=0.0, implied_lower=zero, implied_upper=one, rows=(Block("master", 0, rows),),
             columns=(Block("proposals", 0, count),),
         )  # fmt: skip

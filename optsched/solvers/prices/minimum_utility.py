@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Limits
 from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.prices.market import Market, market_of
+from optsched.solvers.prices.merging import merged
+from optsched.solvers.prices.none_left import with_prices_of_nothing
 from optsched.solvers.prices.smallest_level import Search
 from optsched.solvers.prices.watch import Watch
 
@@ -32,15 +35,22 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
         return _nothing(program, market)
     with interrupt_flag() as interrupted:
         watch = Watch(limits, interrupted, market.unit)
-        search = Search(market, None if start is None else start[market.row], watch)
+        same = merged(market, market.level)
+        few = market if same is None else same.market
+        search = Search(few, None if start is None else start[market.row], watch)
         search.run()
         found = search.equilibrium()
+    if same is not None:
+        found = replace(
+            found, x=same.totals(found.x), slope=same.of_each(found.slope), rent=same.of_each(found.rent)
+        )  # fmt: skip
     prices = np.zeros(len(program.classes.capacity))
     prices[market.row] = found.prices
+    prices = with_prices_of_nothing(program, prices, found.rent, found.slope)
     gap = f"gap {max(found.bound / found.level - 1.0, 0.0):.1g}" if found.level > 0 else "nothing yet"
     return Values(
         Termination.OPTIMAL if found.finished else watch.reason or Termination.IMPRECISE,
-        PointStatus.FEASIBLE, PointStatus.FEASIBLE, np.append(found.x, found.level),
+        PointStatus.FEASIBLE, PointStatus.FEASIBLE, found.x,
         np.concatenate([found.rent, prices, -found.slope]), found.level, found.bound, iterations=found.passes,
         seconds=time.perf_counter() - began,
         words=f"{found.passes} passes, {found.rounds} rounds, {gap}",

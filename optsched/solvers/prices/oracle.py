@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.solvers.prices.kernels import compiled
+from optsched.solvers.prices.kernels import sweeps_for
 from optsched.solvers.prices.market import Market, Places, Point
 
 SLACK = 1e-13
@@ -29,8 +29,6 @@ CHUNK = 32768
 """Classes that are walked through together by numpy: their rows stay in the cache."""
 REMEMBERED = 250_000
 """Classes up to which responses remember their segments."""
-COMPILED = 50_000
-"""Entries of the level table from which the compiled walk is worth its start."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +70,12 @@ class Oracle:
     lower, upper : array of int, shape (K,)
         Places of the ends of each class's segment; -1 for the origin.
     share : FloatArray, shape (K,)
-        Part of the time in the upper place.
+        Part of the time in the upper place, of the last whole response; so are the following.
     slope, rent : FloatArray, shape (K,)
     margin : FloatArray, shape (K,)
         How far each class is from another segment: the least reduced cost of a place outside of it, in cost.
+    edge : FloatArray, shape (K,)
+        How far the level is from an end of the segment.
     """
 
     def __init__(self, market: Market) -> None:
@@ -84,30 +84,38 @@ class Oracle:
         self.lower: NDArray[np.int8] = np.full(count, -1, np.int8)
         self.upper: NDArray[np.int8] = np.full(count, -1, np.int8)
         self.share = np.empty(count)
-        self.slope, self.rent, self.margin = np.empty(count), np.empty(count), np.empty(count)
+        self.slope, self.rent = np.empty(count), np.empty(count)
+        self.margin, self.edge = np.empty(count), np.empty(count)
         self.asked = 0
-        self._walk = compiled() if market.level.size >= COMPILED else None
+        self.sweeps = sweeps_for(market.level.size)
 
-    def ask(self, prices: FloatArray, level: float, margins: bool = False) -> Response:
-        """The response to prices and a level of at most ``market.highest``; with margins where they are wanted."""
+    def ask(self, prices: FloatArray, level: float, whole: bool = False) -> Response:
+        """The response to prices and a level of at most ``market.highest``; whole: with what each class does."""
         market, warm = self.market, self.asked > 0
         cost = market.costs(prices)
         self.asked += 1
-        taken = np.zeros(market.width)
-        if self._walk is not None:
+        time = np.zeros(market.width)
+        if self.sweeps is not None:
             wide = np.broadcast_to(cost, market.level.shape)
-            slope, rent = self._walk(
+            slope, rent = self.sweeps.walk(
                 market.level, wide, market.weight, level, self.lower, self.upper, self.share, self.slope, self.rent,
-                self.margin, taken, warm, margins,
+                self.margin, self.edge, time, warm, whole or market.good is None,
             )  # fmt: skip
         else:
             for start in range(0, len(market), CHUNK):
-                self._search(slice(start, start + CHUNK), cost, level, warm, margins)
+                self._search(slice(start, start + CHUNK), cost, level, warm, whole)
             slope, rent = float((market.weight * self.slope).sum()), float((market.weight * self.rent).sum())
-        if market.good is None or self._walk is None:
+        if market.good is None or self.sweeps is None:
             demand = market.used(self.lower, self.upper, market.weight * self.low, market.weight * self.share)
         else:
-            demand = np.bincount(market.good, taken, len(market.capacity)).astype(np.float64)
+            demand = market.held(time)
+        if market.taken is not None:
+            held, more = market.taken.alpha, market.taken.beta
+            demand, slope, rent = (
+                demand + held + level * more,
+                slope + float(prices @ more),
+                rent - float(prices @ held),
+            )
         bound = (float(prices @ market.capacity) + rent) / slope if slope > 0 else np.inf
         ends = (self.lower.copy(), self.upper.copy()) if len(market) <= REMEMBERED else None
         return Response(prices, level, demand, slope, rent, bound, None, ends)
@@ -116,10 +124,6 @@ class Oracle:
     def low(self) -> FloatArray:
         """Part of the time in the lower place."""
         return np.where(self.lower >= 0, 1.0 - self.share, 0.0)
-
-    def ends(self) -> tuple[FloatArray, FloatArray]:
-        """Levels of the two ends of the segments, shape (K,) each."""
-        return self.market.levels_at(self.lower), self.market.levels_at(self.upper)
 
     def recall(self, response: Response) -> FloatArray:
         """The allocation of a response, as totals of the program's columns; asked again where it is not remembered."""
@@ -135,7 +139,7 @@ class Oracle:
             lower, upper, market.weight * np.where(lower >= 0, 1.0 - share, 0.0), market.weight * share
         )
 
-    def _search(self, part: slice, cost: FloatArray, level: float, warm: bool, margins: bool) -> None:
+    def _search(self, part: slice, cost: FloatArray, level: float, warm: bool, whole: bool) -> None:
         """Walk down to the hull for some classes at once: the point most below a segment becomes an end of it."""
         a = self.market.by_place[:, part]
         q = cost.T if len(cost) == 1 else cost[part].T
@@ -177,7 +181,8 @@ class Oracle:
         self.lower[part], self.upper[part] = lower, upper
         self.slope[part], self.rent[part] = slope, rent
         self.share[part] = (level - low) / (high - low)
-        if margins:
+        if whole:
+            self.edge[part] = np.minimum(self.share[part], 1.0 - self.share[part]) * (high - low)
             nearest = np.where(lower >= 0, rent, np.inf)
             for j in range(len(a)):
                 apart = q[j] - slope * a[j] + rent

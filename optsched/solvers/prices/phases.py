@@ -10,6 +10,8 @@ CLOSED = 1e-9
 """Relative gap of an answer that is called optimal."""
 ROUNDS = 12
 """Rounds of the second phase at most."""
+QUICK = 0.05
+"""Part of the gap that cuts between rounds leave where they go on."""
 STEADY = 0.8
 """Part of the best prices in the prices that are asked next; the rest are the master's."""
 STEPS = (1.0, 0.4, 0.16, 0.064)

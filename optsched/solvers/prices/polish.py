@@ -13,15 +13,22 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.program.arrays import Block, LinearArrays
-from optsched.solution.values import Termination
+from optsched.solution.values import BASIC, LOWER, UPPER, Basis, Termination
 from optsched.solvers.base import Limits
 from optsched.solvers.highs import Highs
-from optsched.solvers.prices.market import Market, Point
+from optsched.solvers.prices.kernels import Sweeps
+from optsched.solvers.prices.market import Market, Places, Point, Taken
 from optsched.solvers.prices.oracle import Oracle
 from optsched.solvers.prices.phases import PRECISE
 
 NEAR = 5
-"""Places of a free class that the small program has: its fastest, and those of the least reduced cost."""
+"""Places of a free class that the small program has at first: its fastest, and those of the least reduced cost."""
+HIGH = 1e9
+"""Most that a unit of a column of the small program adds to a level, of at most 1: HiGHS takes none from 1e15 on."""
+AT_ENDS = 60
+"""Classes that are free as they are nearest to an end of their segment."""
+MANY = 100_000
+"""Classes of which the nearest are found with the help of a sample."""
 
 
 @dataclass(frozen=True)
@@ -33,84 +40,176 @@ class Polished:
     prices: FloatArray
 
 
+@dataclass(frozen=True)
+class Pinned:
+    """All classes but the free ones, on the segments of the last response.
+
+    Attributes
+    ----------
+    market : Market
+    sweeps : Sweeps or None
+    free : IntArray
+    mask : BoolArray, shape (K,)
+        False for the free ones.
+    lower, upper : array of int, shape (K,)
+    taken : Taken
+        What the pinned ones hold.
+    """
+
+    market: Market
+    sweeps: Sweeps | None
+    free: IntArray
+    mask: BoolArray
+    lower: Places
+    upper: Places
+    taken: Taken
+
+    @classmethod
+    def but(cls, oracle: Oracle, free: IntArray) -> Pinned:
+        """Pin all but the free ones."""
+        market, lower, upper = oracle.market, oracle.lower.copy(), oracle.upper.copy()
+        mask = np.ones(len(market), bool)
+        mask[free] = False
+        sweeps = oracle.sweeps if market.good is not None else None
+        if sweeps is not None:
+            held, more = np.zeros(market.width), np.zeros(market.width)
+            sweeps.pin(market.level, market.weight, lower, upper, mask, held, more)
+            alpha, beta = market.held(held), market.held(more)
+        else:
+            low, weight = market.levels_at(lower), np.where(mask, market.weight, 0.0)
+            rise = weight / (market.levels_at(upper) - low)
+            beta = market.used(lower, upper, np.where(lower >= 0, -rise, 0.0), rise)
+            alpha = market.used(lower, upper, np.where(lower >= 0, weight + low * rise, 0.0), -low * rise)
+        if market.taken is not None:
+            alpha, beta = alpha + market.taken.alpha, beta + market.taken.beta
+        return cls(market, sweeps, free, mask, lower, upper, Taken(alpha, beta))
+
+    def beside(self, level: float, spent: FloatArray) -> Point:
+        """The allocation in which pinned classes have a level and free ones spend their time so, (len(free), w)."""
+        market, free, lower, upper = self.market, self.free, self.lower, self.upper
+        if self.sweeps is not None:
+            share, time = np.zeros(len(market)), np.zeros(market.width)
+            least = self.sweeps.stand(market.level, market.weight, lower, upper, self.mask, level, share, time)
+            demand = market.held(time)
+        else:
+            low, weight = market.levels_at(lower), np.where(self.mask, market.weight, 0.0)
+            wide = market.levels_at(upper) - low
+            share = np.clip((level - low) / wide, 0.0, 1.0)
+            least = float((low + share * wide).min(initial=level, where=self.mask))
+            demand = market.used(lower, upper, weight * np.where(lower >= 0, 1.0 - share, 0.0), weight * share)
+        rows, places = np.nonzero(spent)
+        demand = demand + market.rows_of(free[rows], places) @ spent[rows, places]
+        if market.taken is not None:
+            demand = demand + market.taken.alpha + level * market.taken.beta
+        reached = float((market.level[free] * spent).sum(axis=1).min(initial=least))
+        return Point(lower, upper, share, free, spent, demand, reached)
+
+
 def undecided(oracle: Oracle, most: int) -> IntArray:
     """Classes whose segment may still change: those nearest to another one, and those at an end of their own."""
-    count = len(oracle.market)
-    most = min(most, count)
-    low, high = oracle.ends()
-    edge = np.minimum(oracle.share, 1.0 - oracle.share) * (high - low)
-    few = min(count, 60)
-    near = np.argpartition(oracle.margin, most - 1)[:most]
-    return np.unique(np.concatenate([near, np.argpartition(edge, few - 1)[:few]])).astype(np.int64)
+    near, ends = _smallest(oracle.margin, most), _smallest(oracle.edge, AT_ENDS)
+    return np.unique(np.concatenate([near, ends])).astype(np.int64)
 
 
-def polish(oracle: Oracle, free: IntArray, prices: FloatArray, time: float | None = None) -> Polished | None:
-    """Solve for the free classes beside the pinned ones, within so many seconds.
+def _smallest(values: FloatArray, count: int) -> IntArray:
+    """Where the smallest of some values are; a sample of many says which of them to look at."""
+    if count >= len(values):
+        return np.arange(len(values))
+    if len(values) > MANY:
+        some = values[:: len(values) // (MANY // 8)]
+        rank = 2 * count * len(some) // len(values) + 16
+        few = np.flatnonzero(values <= np.partition(some, rank)[rank]) if rank < len(some) else np.zeros(0, np.int64)
+        if len(few) > count:
+            return few[np.argpartition(values[few], count - 1)[:count]]
+    return np.argpartition(values, count - 1)[:count]
 
-    None if that has no optimum, as too many are pinned, or takes longer.
+
+def polish(
+    oracle: Oracle, free: IntArray, prices: FloatArray, near: int = NEAR, time: float | None = None
+) -> Polished | None:
+    """Solve for the free classes, so many places of each, beside the pinned ones, within so many seconds.
+
+    The last response must be the whole one to these prices. None if the program has no optimum, as too many are pinned,
+    or takes longer.
     """
-    market = oracle.market
-    low, high = oracle.ends()
-    pinned = np.ones(len(market), bool)
-    pinned[free] = False
-    weight = np.where(pinned, market.weight, 0.0)
-    rise = weight / (high - low)
-    beta = market.used(oracle.lower, oracle.upper, np.where(oracle.lower >= 0, -rise, 0.0), rise)
-    rest = np.where(oracle.lower >= 0, weight + low * rise, 0.0)
-    alpha = market.used(oracle.lower, oracle.upper, rest, -low * rise)
-    rows, places = np.nonzero(_kept(oracle, free, prices))
-    arrays = _program(market, free, rows, places, alpha, beta)
-    values = Highs().open(arrays).run(Limits(time, tolerance=PRECISE))
+    market, pinned = oracle.market, Pinned.but(oracle, free)
+    rows, places = np.nonzero(_kept(oracle, free, prices, near))
+    part = np.minimum(1.0, HIGH / market.level[free[rows], places])
+    arrays, limits = _program(market, free, rows, places, part, pinned.taken), Limits(time, tolerance=PRECISE)
+    session = Highs().open(arrays)
+    session.set_start(_segments(oracle, free, rows, places, prices))
+    values = session.run(limits)
+    if values.termination in (Termination.IMPRECISE, Termination.ERROR):  # as rates of many orders may do to a start
+        values = Highs().open(arrays).run(limits)
     if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
         return None
     level = min(float(values.x[-1]), market.highest)
     spent = np.zeros((len(free), market.width))
-    spent[rows, places] = np.maximum(values.x[:-1], 0.0)
+    spent[rows, places] = np.maximum(values.x[:-1], 0.0) * part
     spent /= np.maximum(1.0, spent.sum(axis=1))[:, np.newaxis]
-    share = np.clip((level - low) / (high - low), 0.0, 1.0)
-    reached = low + share * (high - low)
-    reached[free] = (market.level[free] * spent).sum(axis=1)
-    inside = np.where(oracle.lower >= 0, 1.0 - share, 0.0)
-    demand = market.used(oracle.lower, oracle.upper, weight * inside, weight * share)
-    some_rows, some_places = np.nonzero(spent)
-    demand = demand + market.rows_of(free[some_rows], some_places) @ spent[some_rows, some_places]
-    lower, upper = oracle.lower.astype(np.int64), oracle.upper.astype(np.int64)
-    point = Point(lower, upper, share, free, spent, demand, float(reached.min()))
-    return Polished(point, level, np.maximum(values.y[2 * len(free) :], 0.0) / market.capacity)
+    return Polished(pinned.beside(level, spent), level, np.maximum(values.y[2 * len(free) :], 0.0) / market.capacity)
 
 
-def _kept(oracle: Oracle, free: IntArray, prices: FloatArray) -> BoolArray:
+def _segments(oracle: Oracle, free: IntArray, rows: IntArray, places: IntArray, prices: FloatArray) -> Basis:
+    """The basis of `_program` in which free classes are on their segments, but for the few nearest to another one.
+
+    With R goods of a price the level and R - 1 classes beyond their segments decide how these are used up.
+    """
+    market = oracle.market
+    lower, upper = oracle.lower[free], oracle.upper[free]
+    priced = prices > 0
+    on = (places == upper[rows]) | (places == lower[rows])
+    cost = np.broadcast_to(market.costs(prices), market.level.shape)[free[rows], places]
+    apart = cost - oracle.slope[free[rows]] * market.level[free[rows], places] + oracle.rent[free[rows]]
+    nearest = np.where(lower >= 0, oracle.rent[free], np.inf)  # to be idle is a place too
+    np.minimum.at(nearest, rows[~on], apart[~on])
+    extra = np.zeros(len(free), bool)
+    extra[np.argsort(nearest, kind="stable")[: max(0, int(priced.sum()) - 1)]] = True
+    idle = (lower < 0) | (extra & (nearest == oracle.rent[free]))
+    beyond = np.flatnonzero(~on & extra[rows] & ~idle[rows] & (apart == nearest[rows]))
+    basic = np.append(on, True)  # the last column is the level
+    basic[beyond[np.unique(rows[beyond], return_index=True)[1]]] = True
+    rest = [np.full(len(free), LOWER), np.where(idle, BASIC, UPPER), np.where(priced, UPPER, BASIC)]
+    return Basis(np.where(basic, BASIC, LOWER), np.concatenate(rest))
+
+
+def _kept(oracle: Oracle, free: IntArray, prices: FloatArray, near: int) -> BoolArray:
     """Places of the free classes that the small program has, shape (len(free), w)."""
     market = oracle.market
     level = market.level[free]
-    if market.width <= NEAR:
+    if market.width <= near:
         return level > 0
     cost = np.broadcast_to(market.costs(prices), market.level.shape)[free]
     reduced = cost - oracle.slope[free][:, np.newaxis] * level
     reduced[level <= 0] = np.inf
     reduced[np.arange(len(free)), level.argmax(axis=1)] = -np.inf
     kept = np.zeros(level.shape, bool)
-    np.put_along_axis(kept, np.argpartition(reduced, NEAR - 1, axis=1)[:, :NEAR], True, axis=1)
+    np.put_along_axis(kept, np.argpartition(reduced, near - 1, axis=1)[:, :near], True, axis=1)
     return kept & (level > 0)
 
 
 def _program(
-    market: Market, free: IntArray, rows: IntArray, places: IntArray, alpha: FloatArray, beta: FloatArray
+    market: Market, free: IntArray, rows: IntArray, places: IntArray, part: FloatArray, taken: Taken
 ) -> LinearArrays:
-    """maximise t  s.t.  level_f >= t and time_f <= 1 for the free f,  demand + beta t <= W - alpha,  t <= highest."""
+    """maximise t  s.t.  level_f >= t and time_f <= 1 for the free f,  demand + beta t <= W - alpha,  t <= highest.
+
+    A unit of a column is a part of the time.
+    """
     count, goods, columns = len(free), len(market.capacity), len(rows)
     scale = sp.diags_array(1.0 / market.capacity)
     entries = np.arange(columns)
-    levels = sp.csc_matrix((market.level[free[rows], places], (rows, entries)), shape=(count, columns + 1))
+    reached = market.level[free[rows], places] * part
+    levels = sp.csc_matrix((reached, (rows, entries)), shape=(count, columns + 1))
     levels = levels - sp.csc_matrix((np.ones(count), (np.arange(count), np.full(count, columns))), levels.shape)
-    time = sp.csc_matrix((np.ones(columns), (rows, entries)), shape=(count, columns + 1))
-    demand = sp.hstack([scale @ market.rows_of(free[rows], places), sp.csc_matrix((beta / market.capacity)[:, None])])
+    time = sp.csc_matrix((part, (rows, entries)), shape=(count, columns + 1))
+    rise = sp.csc_matrix((taken.beta / market.capacity)[:, None])
+    demand = sp.hstack([scale @ market.rows_of(free[rows], places) @ sp.diags_array(part), rise])
     upper = np.append(np.full(columns, np.inf), market.highest)
     size = 2 * count + goods
     return LinearArrays(
         A=sp.csc_matrix(sp.vstack([levels, time, demand])),
         row_lower=np.concatenate([np.zeros(count), np.full(count + goods, -np.inf)]),
-        row_upper=np.concatenate([np.full(count, np.inf), np.ones(count), 1.0 - alpha / market.capacity]),
+        row_upper=np.concatenate([np.full(count, np.inf), np.ones(count), 1.0 - taken.alpha / market.capacity]),
         lower=np.zeros(columns + 1), upper=upper, cost=np.append(np.zeros(columns), 1.0),
         integer=np.zeros(columns + 1, bool), maximise=True, offset=0.0, implied_lower=np.zeros(columns + 1),
         implied_upper=np.append(np.ones(columns), market.highest), rows=(Block("polish", 0, size),),

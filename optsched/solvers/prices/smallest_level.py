@@ -3,7 +3,8 @@
     maximise t   s.t.   a_k . x_k >= t  and  sum_j x_kj <= 1 for every member of every class,   demand(x) <= W,   x >= 0
 
 The first phase closes the gap between the bound of the oracle and the value of the master to `COARSE`, the second to
-`EXACT`: by then nearly all classes have found their segment.
+`EXACT`: by then nearly all classes have found their segment. Where many tie between several, pinning leads nowhere;
+but then a few more cuts, as long as they are quick, end in a mixture of responses that is the optimum.
 
 References
 ----------
@@ -15,16 +16,18 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.solvers.prices.market import Market, Point
 from optsched.solvers.prices.master import Master
 from optsched.solvers.prices.oracle import Oracle, Response
-from optsched.solvers.prices.phases import CLOSED, COARSE, EXACT, ROUNDS, STEADY, STEPS
-from optsched.solvers.prices.polish import polish, undecided
-from optsched.solvers.prices.watch import Watch
+from optsched.solvers.prices.phases import CLOSED, COARSE, EXACT, QUICK, ROUNDS, STEADY, STEPS
+from optsched.solvers.prices.polish import NEAR, Pinned, Polished, polish, undecided
+from optsched.solvers.prices.sampling import sample_size, sampled, worth_sampling
+from optsched.solvers.prices.watch import Ends, Within
 
 log = logging.getLogger("optsched")
 
@@ -38,6 +41,8 @@ CUTS = 6
 """Cuts between two rounds after one that did not lower the bound, and one more for each resource."""
 FREE = 1200
 """Classes that the small program decides about at first, at most."""
+MANY = 3000
+"""Free classes beyond which prices are quicker than the small program."""
 NOTHING = 1e-9
 """Worth of a resource, of 1 in all, below which its price is 0."""
 
@@ -50,8 +55,8 @@ class Equilibrium:
     ----------
     level, bound : float
         The smallest level of ``x``, and what none can be above, in the program's units.
-    x : FloatArray, shape (N,)
-        Totals of the program's columns.
+    x : FloatArray, shape (N + 1,)
+        Totals of the program's columns, and the level in the program's units.
     prices : FloatArray, shape (R,)
         What one more of each resource adds to the level.
     slope, rent : FloatArray, shape (K,)
@@ -84,13 +89,14 @@ class Search:
         What ends the search before its time.
     """
 
-    def __init__(self, market: Market, start: FloatArray | None = None, watch: Watch | None = None) -> None:
+    def __init__(self, market: Market, start: FloatArray | None = None, watch: Ends | None = None) -> None:
         self.market, self.oracle, self.master = market, Oracle(market), Master(market.capacity)
         self._watch = watch
         self.bound, self.best, self.at = market.highest, np.inf, market.highest
         self.level = 0.0
         self.point: Point | None = None
         self.rounds = 0
+        self.large = worth_sampling(market)
         worth = 0.0 if start is None else float(start @ market.capacity)
         even = 1.0 / market.capacity / len(market.capacity)
         self.warm = start is not None and 0 < worth < np.inf
@@ -110,6 +116,8 @@ class Search:
         """Both phases, until the gap is closed or nothing closes it any more; from known prices the second at first."""
         idle = np.zeros(len(self.market.capacity))
         self.master.add(Response(idle, 0.0, idle, 0.0, 0.0, np.inf))
+        if self.large and not self.warm:
+            self.prices, self.warm = sampled(self.oracle, self._of_sample), True
         self.ask(self.prices, self.bound)
         self.ask(self.prices, self.bound)
         if self.warm:
@@ -119,10 +127,10 @@ class Search:
         if self.gap > EXACT and not self.stopped:
             self.exact(ROUNDS)
 
-    def ask(self, prices: FloatArray, level: float, margins: bool = False) -> bool:
+    def ask(self, prices: FloatArray, level: float, whole: bool = False) -> bool:
         """Ask the oracle, take the answer as a proposal; whether these prices are the best so far."""
         prices = np.where(prices * self.market.capacity < NOTHING, 0.0, prices)
-        response = self.oracle.ask(prices, level, margins)
+        response = self.oracle.ask(prices, level, whole)
         self.master.add(response)
         if not response.bound < self.best:
             return False
@@ -141,30 +149,54 @@ class Search:
 
     def exact(self, rounds: int) -> None:
         """Pin and polish."""
-        market, grown, most = self.market, 1, FREE
-        self.oracle.ask(self.prices, self.bound, margins=True)
+        market, grown = self.market, 1
+        self.oracle.ask(self.prices, self.bound, whole=True)
         for _ in range(rounds):
-            if self.stopped:
+            if self.gap <= EXACT or self.stopped:
                 return
             self.rounds += 1
             gap = self.gap if self.level > 0 else GUESS
             wanted = max(150, int(40 * gap * len(market)) + 30 * market.width)
-            free = undecided(self.oracle, grown * min(most, wanted))
-            found = polish(self.oracle, free, self.prices, None if self._watch is None else self._watch.left)
-            if found is None:
-                grown *= 2
+            few = sample_size(market) if self.large else min(FREE, wanted)
+            most = max(MANY, len(market) // 2)  # a search among more of them is as good as this one
+            found = self._decide(undecided(self.oracle, min(grown * few, most)), grown * NEAR)
+            if found is not None and self._follow(found):
                 continue
-            self._take(found.point)
-            improved = self._towards(found.prices, found.level)
-            log.debug("prices: round %d, %d free, gap %.2g", self.rounds, len(free), self.gap)
-            if self.gap <= EXACT:
+            early = rounds == AT_ONCE and self.gap > COARSE
+            if early and found is not None:
                 return
-            if not improved:
-                if rounds == AT_ONCE:
-                    return
-                self._cut()
-                most *= 2
-                self.oracle.ask(self.prices, self.bound, margins=True)
+            grown *= 2
+            if not early:
+                self._cut(again=found is None or grown > 2)
+                self.oracle.ask(self.prices, self.bound, whole=True)
+
+    def _follow(self, found: Polished) -> bool:
+        """Take what the small program says; whether that lowers the bound."""
+        self._take(found.point)
+        improved = self._towards(found.prices, found.level)
+        log.debug("prices: round %d, %d free, gap %.2g", self.rounds, len(found.point.free), self.gap)
+        return improved
+
+    def _decide(self, free: IntArray, near: int) -> Polished | None:
+        """Where free classes go beside the others: a small program says it, or prices again where they are many."""
+        if len(free) <= MANY or 2 * len(free) > len(self.market):
+            return polish(self.oracle, free, self.prices, near, None if self._watch is None else self._watch.left)
+        pinned = Pinned.but(self.oracle, free)
+        search = self._within(self.market.part(free, self.market.capacity, pinned.taken), self.prices)
+        if search.point is None:
+            return None
+        return Polished(pinned.beside(search.level, search.point.spent(search.market)), search.level, search.prices)
+
+    def _of_sample(self, market: Market, start: FloatArray | None) -> tuple[FloatArray, float]:
+        search = self._within(market, start)
+        return search.prices, search.bound
+
+    def _within(self, market: Market, start: FloatArray | None) -> Search:
+        """A search for a smaller market; it ends when this one has to."""
+        watch = None if self._watch is None else Within(self._watch, self.level, self.bound)
+        search = Search(market, start, watch)
+        search.run()
+        return search
 
     def _take(self, point: Point) -> None:
         """A point is a proposal; scaled into the capacities it is worth something by itself."""
@@ -184,35 +216,42 @@ class Search:
         goal, origin, before = prices / worth, self.prices, self.bound
         for step in STEPS:
             at = min(self.bound, max(level, self.level)) if step == 1.0 else self.bound
-            self.ask(step * goal + (1.0 - step) * origin, at, margins=True)
+            self.ask(step * goal + (1.0 - step) * origin, at, whole=True)
             if self.bound < before * (1.0 - 1e-13):
                 return True
             if self.gap <= EXACT:
                 return True
         return False
 
-    def _cut(self) -> None:
-        for _ in range(CUTS + len(self.market.capacity)):
-            prices = self.master.solve()
-            self.level = max(self.level, self.master.value)
-            if self.gap <= EXACT or self.stopped:
-                return
-            self.ask(0.5 * self.prices + 0.5 * prices, self.bound)
+    def _cut(self, again: bool) -> None:
+        """A few cuts; ``again`` and again, as long as they leave little of the gap, as they do where many tie."""
+        before = np.inf
+        while self.gap < QUICK * before and (again or before == np.inf):
+            before = self.gap
+            for _ in range(CUTS + len(self.market.capacity)):
+                prices = self.master.solve()
+                self.level = max(self.level, self.master.value)
+                if self.gap <= EXACT or self.stopped:
+                    return
+                self.ask(0.5 * self.prices + 0.5 * prices, self.bound)
 
     def equilibrium(self) -> Equilibrium:
         """What the search has come to: the best allocation, and the prices that prove it."""
         market, point = self.market, self.point
         worth = 0.0 if point is None else point.level * _fits(point.demand, market)
-        x = np.zeros(market.usage.shape[1]) if point is None else point.totals(market)
-        if self.master.value > worth:
-            x = max(x, self._mixture(), key=market.worth)
+        x = np.zeros(market.columns + 1) if point is None else point.totals(market)
+        level = market.worth(x)
+        if self.master.value > worth and self.bound > level * (1.0 + CLOSED):
+            mixed = self._mixture()
+            x, level = max((x, level), (mixed, market.worth(mixed)), key=itemgetter(1))
         if self.bound >= market.highest:
             prices, slope, rent = _critical(market)
         else:
-            response = self.oracle.ask(self.prices, self.at)
+            response = self.oracle.ask(self.prices, self.at, whole=True)
             prices = self.prices / response.slope
             slope, rent = (market.amount * part / response.slope for part in (self.oracle.slope, self.oracle.rent))
-        unit, level = market.unit, market.worth(x)
+        unit = market.unit
+        x[-1] = level * unit
         return Equilibrium(
             level * unit, self.bound * unit, x, prices * unit, slope, rent * unit, self.oracle.asked,
             self.rounds, self.bound <= level * (1.0 + CLOSED),
@@ -221,11 +260,11 @@ class Search:
     def _mixture(self) -> FloatArray:
         """The allocation that the master's mixture stands for."""
         market = self.market
-        x = np.zeros(market.usage.shape[1])
+        x = np.zeros(market.columns + 1)
         for part, proposal in zip(self.master.part.tolist(), self.master.proposals, strict=False):
             if part > 0 and proposal.level > 0:
                 totals = self.oracle.recall(proposal) if proposal.point is None else proposal.point.totals(market)
-                x += part * totals
+                x[: len(totals)] += part * totals
         return x
 
 
@@ -241,5 +280,5 @@ def _critical(market: Market) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 def _fits(demand: FloatArray, market: Market) -> float:
     """What a demand is multiplied by to be within the capacities."""
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         return min(1.0, float(np.where(demand > 0, market.capacity / np.maximum(demand, 1e-300), np.inf).min()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import version
 from typing import ClassVar
 
@@ -31,13 +32,14 @@ class Prices(Solver):
     )
 
     @classmethod
+    @cache  # reading what is installed takes milliseconds
     def version(cls) -> str:
         """Version of optsched, whose own it is."""
         return version("optsched")
 
     def open(self, program: LinearArrays) -> Session:
         """Refused: rows and columns do not say who buys what."""
-        raise SolverUnavailable("solver prices takes allocation programs, not rows and columns: choose another solver")
+        raise SolverUnavailable("solver prices takes no programs of rows and columns: choose auto, highs or clarabel")
 
     @classmethod
     def refuses(cls, program: AllocationProgram) -> str | None:
@@ -61,9 +63,9 @@ class Prices(Solver):
         """See `Solver.solve_allocation`; ``start`` are prices of the resources."""
         why = self.refuses(program)
         if why is not None:
-            raise SolverUnavailable(f"solver prices cannot take this program: {why}")
+            raise SolverUnavailable(f"solver prices cannot take this program: {why}; auto takes a solver that can")
         if limits.options:
             raise UsageError(f"solver prices has no option {next(iter(limits.options))!r}: it has none")
         if isinstance(program.utility, Total):
-            return solve_total(program, limits)
+            return solve_total(program, limits, start)
         return solve_minimum(program, limits, start)

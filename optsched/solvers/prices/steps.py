@@ -1,8 +1,9 @@
 """The sweeps over all classes that an interior step consists of (`optsched.solvers.prices.interior`), in numpy.
 
-`optsched.solvers.prices.steps_compiled` does the same class by class. Arrays (K, w) are classes by places. Places that
-reach no level are not ``open``: they have x = 0 and z = 1, and stay that way. Steps are sums of what is small already:
-d = x / z grows without bound, and what it is multiplied by must not be a difference of larger numbers.
+`optsched.solvers.prices.steps_compiled` does the same some hundred classes at a time. Tables (w, K) are places by
+classes; costs may be (w, 1). Places that reach no level have x = 0 and z = 1, and stay that way. Steps are sums of what
+is small already: d = x / z grows without bound, and what it is multiplied by must not be a difference of larger
+numbers.
 """
 
 from __future__ import annotations
@@ -12,81 +13,138 @@ import numpy as np
 from optsched.arrays import FloatArray
 
 
+def advance(
+    a: FloatArray, q: FloatArray, x: FloatArray, z: FloatArray, y: FloatArray, weight: FloatArray, dx: FloatArray,
+    dz: FloatArray, length: float, level: FloatArray, spent: FloatArray, rent: FloatArray,
+) -> float:  # fmt: skip
+    """Take a step of x and z; fills the levels, the time that is spent, and max(0, max_j (a_j y - q_j)).
+
+    Returns sum_k N_k sum_j x_kj z_kj.
+    """
+    x += length * dx
+    z += length * dz
+    np.einsum("jk,jk->k", a, x, out=level)
+    x.sum(axis=0, out=spent)
+    rent[:] = 0.0
+    for one, cost in zip(a, q, strict=True):
+        np.maximum(rent, one * y - cost, out=rent)
+    return float(weight @ np.einsum("jk,jk->k", x, z))
+
+
 def weigh(
-    a: FloatArray, x: FloatArray, z: FloatArray, idle: FloatArray, bend: FloatArray, spread: FloatArray,
-    tilt: FloatArray,
-) -> tuple[FloatArray, FloatArray, FloatArray]:  # fmt: skip
-    """How x answers to costs: fills d = x / z and d (a - centre); returns their total, the centre, and the damping."""
-    np.divide(x, z, out=spread)
-    total = np.einsum("kj->k", spread) + idle
-    centre = np.einsum("kj,kj->k", a, spread) / total
-    np.subtract(a, centre[:, np.newaxis], out=tilt)
-    variance = np.einsum("kj,kj,kj->k", spread, tilt, tilt) + idle * centre**2
-    np.multiply(tilt, spread, out=tilt)
-    return total, centre, 1.0 / (1.0 + bend * variance)
+    a: FloatArray, q: FloatArray, x: FloatArray, z: FloatArray, s: FloatArray, u: FloatArray, y: FloatArray,
+    spent: FloatArray, bend: FloatArray, pull: FloatArray, weight: FloatArray, total: FloatArray, centre: FloatArray,
+    damp: FloatArray, dy: FloatArray, du: FloatArray, spread: FloatArray, tilt: FloatArray, taken_by: FloatArray,
+) -> tuple[FloatArray, FloatArray]:  # fmt: skip
+    """How x answers to costs, and the step towards products of 0 at prices that stay.
+
+    Fills the total S of d = x / z and s / u, the centre, the damping, dy and du. Returns the sum of
+    N (diag(d) - d d' / S - g t t'), whose first two terms are a Laplacian and summed up without cancellation, and
+    sum_k N_k dx_k, shape (w,). Unless they are empty it fills the tables d, t and dx instead.
+    """
+    idle = s / u
+    d = x / z
+    np.add(d.sum(axis=0), idle, out=total)
+    np.divide(np.einsum("jk,jk->k", a, d), total, out=centre)
+    apart = a - centre
+    t = d * apart
+    np.divide(1.0, 1.0 + bend * (np.einsum("jk,jk->k", t, apart) + idle * centre**2), out=damp)
+    h = -x - d * _error(a, q, z, u, y)
+    dy[:] = (pull + bend * (centre * (spent - 1.0) - np.einsum("jk,jk->k", apart, h))) * damp
+    du[:] = (h.sum(axis=0) + spent - 1.0) / total + centre * dy
+    h -= d * (du - a * dy)
+    if len(spread):
+        spread[:], tilt[:], taken_by[:] = d, t, h
+        return np.zeros((len(a), len(a))), np.zeros(len(a))
+    by_total = weight / total
+    matrix = -np.asarray((d * by_total) @ d.T)
+    np.fill_diagonal(matrix, 0.0)
+    np.fill_diagonal(matrix, d @ (by_total * idle) - matrix.sum(axis=0))
+    return matrix - (t * (weight * bend * damp)) @ t.T, h @ weight
 
 
-def respond(
-    a: FloatArray, q: FloatArray, x: FloatArray, z: FloatArray, u: FloatArray, y: FloatArray, open_: FloatArray,
-    aim: float, cross: FloatArray, rest: FloatArray, bend: FloatArray, pull: FloatArray, spread: FloatArray,
-    total: FloatArray, centre: FloatArray, damp: FloatArray, weight: FloatArray, dx: FloatArray,
-) -> tuple[FloatArray, FloatArray, FloatArray]:  # fmt: skip
-    """The step at unchanged prices: dy, du, and sum_k N_k dx_k, shape (w,); fills dx, unless that is empty."""
-    h = (aim * open_ - cross) / z - x - spread * _error(a, q, z, u, y)
-    summed = np.einsum("kj->k", h)
-    tilted = np.einsum("kj,kj->k", a, h) - centre * summed
-    dy = (pull + bend * (centre * rest - tilted)) * damp
-    du = (summed + rest) / total + centre * dy
-    h -= spread * (du[:, np.newaxis] - a * dy[:, np.newaxis])
-    if len(dx):
-        dx[:] = h
-    return dy, du, weight @ h
+def look_ahead(
+    a: FloatArray, q: FloatArray, dq: FloatArray, x: FloatArray, z: FloatArray, s: FloatArray, u: FloatArray,
+    y: FloatArray, spent: FloatArray, bend: FloatArray, pull: FloatArray, weight: FloatArray, total: FloatArray,
+    centre: FloatArray, damp: FloatArray, dy: FloatArray, du: FloatArray, cross: FloatArray, cross_idle: FloatArray,
+    dy_aim: FloatArray, du_aim: FloatArray, taken_by: FloatArray, taken_by_aim: FloatArray,
+) -> tuple[float, float, float, FloatArray, FloatArray]:  # fmt: skip
+    """Where the step towards products of 0 leads, and a step that makes up for its second order.
+
+    Fills ``cross``, the products dx dz, and ``cross_idle``, ds du. Returns how far x and s, and z and u, may go, the
+    sum of the products, and sum_k N_k dx_k at prices that stay: its constant part and its growth with the products that
+    are aimed at, as which dy, du and ``dy_aim``, ``du_aim`` are filled. Unless they are empty it fills the tables of dx
+    instead.
+    """
+    is_open = x > 0
+    v = 1.0 / z
+    d = x * v
+    error = _error(a, q, z, u, y)
+    apart = a - centre
+    moved = d * dq
+    more = bend * damp * np.einsum("jk,jk->k", moved, apart)
+    dy += more
+    du += centre * more - moved.sum(axis=0) / total
+    dz = np.where(is_open, error + dq + du - a * dy, 0.0)
+    part, idle = dz * v, du / u
+    forward = 1.0 + max(float(part.max(initial=0.0)), float(idle.max(initial=0.0)))
+    back = max(-float(part.min(initial=0.0)), -float(idle.min(initial=0.0)), 1e-300)
+    np.multiply(-(x + d * dz), dz, out=cross)
+    cross_idle[:] = -s * (1.0 + idle) * du
+    product = float(weight @ cross.sum(axis=0)) + float(weight @ cross_idle)
+    rest, over = spent - 1.0 - cross_idle / u, 1.0 / u
+    h = -cross * v - x - d * error
+    v *= is_open
+    dy[:] = (pull + bend * (centre * rest - np.einsum("jk,jk->k", apart, h))) * damp
+    dy_aim[:] = bend * (centre * over - np.einsum("jk,jk->k", apart, v)) * damp
+    du[:] = (h.sum(axis=0) + rest) / total + centre * dy
+    du_aim[:] = (v.sum(axis=0) + over) / total + centre * dy_aim
+    h -= d * (du - a * dy)
+    v -= d * (du_aim - a * dy_aim)
+    sums = np.zeros(len(a)), np.zeros(len(a))
+    if len(taken_by):
+        taken_by[:], taken_by_aim[:] = h, v
+    else:
+        sums = h @ weight, v @ weight
+    return 1.0 / forward, 1.0 / back, product, *sums
 
 
 def complete(
-    a: FloatArray, q: FloatArray, dq: FloatArray, x: FloatArray, z: FloatArray, u: FloatArray, y: FloatArray,
-    open_: FloatArray, aim: float, cross: FloatArray, bend: FloatArray, spread: FloatArray, tilt: FloatArray,
-    total: FloatArray, centre: FloatArray, damp: FloatArray, weight: FloatArray, dy: FloatArray, du: FloatArray,
+    a: FloatArray, q: FloatArray, dq: FloatArray, x: FloatArray, z: FloatArray, s: FloatArray, u: FloatArray,
+    y: FloatArray, aim: float, bend: FloatArray, weight: FloatArray, total: FloatArray, centre: FloatArray,
+    damp: FloatArray, dy: FloatArray, du: FloatArray, ds: FloatArray, rise: FloatArray, cross: FloatArray,
     dx: FloatArray, dz: FloatArray,
-) -> tuple[float, float, float, float]:  # fmt: skip
-    """The step with prices that change: fills dx and dz, adds to dy and du.
+) -> tuple[float, float]:  # fmt: skip
+    """The step with prices that change: adds to dy and du, fills ds, which was ``cross_idle``, dx, dz and a dx.
 
-    Returns how far x and z may go, and sum_k N_k sum_j of (x dz + z dx) and of dx dz.
+    Returns how far x and s, and z, u and y may go.
     """
-    more = bend * damp * np.einsum("kj,kj->k", tilt, dq)
+    is_open = x > 0
+    v = 1.0 / z
+    d = x * v
+    moved = d * dq
+    more = bend * damp * np.einsum("jk,jk->k", moved, a - centre)
     dy += more
-    du += centre * more - np.einsum("kj,kj->k", spread, dq) / total
+    du += centre * more - moved.sum(axis=0) / total
+    ds[:] = (aim - ds - s * du) / u - s
     np.add(_error(a, q, z, u, y), dq, out=dz)
-    dz += du[:, np.newaxis]
-    dz -= a * dy[:, np.newaxis]
-    dz *= open_
-    np.subtract((aim * open_ - cross) / z - x, spread * dz, out=dx)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        forward = float(np.where(open_ > 0, -dx / x, 0.0).max(initial=0.0))
-    back = float((-dz / z).max(initial=0.0))
-    first = float(weight @ (np.einsum("kj,kj->k", x, dz) + np.einsum("kj,kj->k", z, dx)))
-    second = float(weight @ np.einsum("kj,kj->k", dx, dz))
-    return 1.0 / max(forward, 1e-300), 1.0 / max(back, 1e-300), first, second
-
-
-def recentre(
-    x: FloatArray, dx: FloatArray, z: FloatArray, dz: FloatArray, open_: FloatArray, length: float, low: float,
-    high: float, cross: FloatArray,
-) -> None:  # fmt: skip
-    """Take from ``cross`` what brings products that a longer step would leave too small or too large between both."""
-    reached = (x + length * dx) * (z + length * dz)
-    lack = np.where(reached < low, low - reached, np.where(reached > high, np.maximum(high - reached, -high), 0.0))
-    cross -= lack * open_
-
-
-def rents(a: FloatArray, q: FloatArray, y: FloatArray) -> FloatArray:
-    """max(0, max_j (a_j y - q_j))."""
-    most = np.zeros(len(a))
-    for j in range(a.shape[1]):
-        np.maximum(most, a[:, j] * y - q[:, j], out=most)
-    return most
+    dz += du
+    dz -= a * dy
+    dz *= is_open
+    np.multiply(aim - cross, v, out=dx)
+    dx -= x
+    dx *= is_open
+    dx -= d * dz
+    np.einsum("jk,jk->k", a, dx, out=rise)
+    forward = max(float(np.divide(-dx, x, out=d, where=is_open).max(initial=0.0)), float((-ds / s).max(initial=0.0)))
+    v *= dz
+    back = max(-float(v.min(initial=0.0)), float((-du / u).max(initial=0.0)), float((-dy / y).max(initial=0.0)))
+    return 1.0 / max(forward, 1e-300), 1.0 / max(back, 1e-300)
 
 
 def _error(a: FloatArray, q: FloatArray, z: FloatArray, u: FloatArray, y: FloatArray) -> FloatArray:
     """What z is still wrong by."""
-    return q + u[:, np.newaxis] - a * y[:, np.newaxis] - z
+    error = u - a * y
+    error += q
+    error -= z
+    return error

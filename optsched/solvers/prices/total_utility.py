@@ -6,7 +6,6 @@ import time
 from dataclasses import replace
 
 import numpy as np
-import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.errors import SolverUnavailable
@@ -16,10 +15,17 @@ from optsched.solvers.base import Limits
 from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.prices.best_places import BestPlaces
 from optsched.solvers.prices.goods import Goods
-from optsched.solvers.prices.interior import CLOSE, Curve, Interior
+from optsched.solvers.prices.greedy_places import filled_places
+from optsched.solvers.prices.interior import CLOSE, Balance, Curve, Interior
 from optsched.solvers.prices.market import Market, market_of
+from optsched.solvers.prices.merging import merged
+from optsched.solvers.prices.none_left import with_prices_of_nothing
+from optsched.solvers.prices.phases import CLOSED
+from optsched.solvers.prices.pinned_total import PinnedTotal
 from optsched.solvers.prices.watch import Watch
 
+MANY, MANY_KNOWN = 8000, 2000
+"""Classes from which most are pinned, without and with prices to start from."""
 MOST_GOODS = 1000
 """Resources that can run out, beyond which the system in their prices is no small one."""
 
@@ -37,10 +43,11 @@ def refuses_total(program: AllocationProgram) -> str | None:
     return None
 
 
-def solve_total(program: AllocationProgram, limits: Limits) -> Values:
+def solve_total(program: AllocationProgram, limits: Limits, start: FloatArray | None = None) -> Values:
     """Solve a program that `refuses_total` does not refuse; ``y`` are duals of the rows that it is lowered to.
 
-    Those of a concave total are the rows of its tangent.
+    Those of a concave total are the rows of its tangent. ``start`` are prices of all resources that are near the right
+    ones.
 
     Raises
     ------
@@ -48,12 +55,12 @@ def solve_total(program: AllocationProgram, limits: Limits) -> Values:
         Where a job can have nothing because there is none of a resource that it needs, and that is no 0.
     """
     began = time.perf_counter()
-    found = _concave(program, limits) if program.conic else _linear(program, limits)
+    found = _concave(program, limits, start) if program.conic else _linear(program, limits)
     return replace(found, seconds=time.perf_counter() - began)
 
 
-def _concave(program: AllocationProgram, limits: Limits) -> Values:
-    """By `Interior`, with levels in units of each class's highest."""
+def _concave(program: AllocationProgram, limits: Limits, start: FloatArray | None) -> Values:
+    """By `PinnedTotal` or `Interior`, with levels in units of each class's highest."""
     C, utility = program.classes, program.utility
     assert isinstance(utility, Total)
     market = market_of(program)
@@ -71,8 +78,8 @@ def _concave(program: AllocationProgram, limits: Limits) -> Values:
     with interrupt_flag() as interrupted:
         watch = Watch(limits, interrupted, unit, shift)
         level = np.ascontiguousarray(market.level[some] / highest[some, np.newaxis])
-        search = Interior(goods, level, Curve(size / unit, exponent), watch)
-        found = search.run()
+        near = None if start is None or not start.any() else start[market.row] / unit
+        found, steps = _searched(goods, level, Curve(size / unit, exponent), watch, near)
     rent, slope = np.zeros(len(C)), np.zeros(len(C))
     rent[some] = found.rent * market.amount[some] * unit
     slope[some] = found.slope * market.amount[some] * unit / top
@@ -80,9 +87,26 @@ def _concave(program: AllocationProgram, limits: Limits) -> Values:
         Termination.OPTIMAL if found.gap <= CLOSE else watch.reason or Termination.IMPRECISE,
         PointStatus.FEASIBLE, PointStatus.FEASIBLE, goods.columns(C.count[some, np.newaxis] * found.time),
         np.concatenate([rent, _prices(program, market, found.prices * unit, rent, slope), -slope]),
-        found.value * unit + shift, found.bound * unit + shift, iterations=search.steps,
-        words=f"{search.steps} interior steps, gap {max(found.gap, 0.0):.1g} of the worth of all levels",
+        found.value * unit + shift, found.bound * unit + shift, iterations=steps,
+        words=f"{steps} interior steps, gap {max(found.gap, 0.0):.1g} of the worth of all levels",
     )  # fmt: skip
+
+
+def _searched(
+    goods: Goods, level: FloatArray, curve: Curve, watch: Watch, near: FloatArray | None
+) -> tuple[Balance, int]:
+    """What is found, and after how many steps; ``near`` are prices to start from."""
+    found, steps = None, 0
+    if goods.market.good is not None and len(level) >= (MANY if near is None else MANY_KNOWN):
+        most_pinned = PinnedTotal(goods, level, curve, watch.over)
+        solved = most_pinned.run(near)
+        found, steps = most_pinned.found, most_pinned.steps
+        if found is not None and (solved is not None or watch.reason is not None):
+            watch.tell(found.value, found.bound)
+            return found, steps
+    search = Interior(goods, level, curve, watch)
+    again = search.run()
+    return (again if found is None or not found.gap <= again.gap else found), steps + search.steps
 
 
 def _linear(program: AllocationProgram, limits: Limits) -> Values:
@@ -90,22 +114,34 @@ def _linear(program: AllocationProgram, limits: Limits) -> Values:
     C, utility = program.classes, program.utility
     assert isinstance(utility, Total)
     market = market_of(program)
-    goods = Goods.of(market, np.arange(len(C)))
     worth = market.level * (utility.weight * market.unit / market.amount)[:, np.newaxis]
     most = worth.max(axis=1, initial=0.0)
     unit = float(np.median(most[most > 0])) if (most > 0).any() else 1.0
+    worth /= unit
+    same = merged(market, worth)
+    few, rows = (market, worth) if same is None else (same.market, worth[same.groups.first])
+    goods = Goods.of(few, np.arange(len(few)))
     with interrupt_flag() as interrupted:
         watch = Watch(limits, interrupted, unit)
-        search = BestPlaces(goods, worth / unit, watch)
+        search = BestPlaces(goods, rows, watch)
         search.run()
+    time_spent = search.time()
+    value = search.worth_of(time_spent)
+    if search.bound > value * (1.0 + CLOSED) and market.good is not None:
+        filled = filled_places(rows, goods.weight, market.capacity, search.prices)
+        filled *= goods.room(goods.used(filled))
+        reached = search.worth_of(filled)
+        time_spent, value = (filled, reached) if reached > value else (time_spent, value)
+    gap = max(search.bound / value - 1.0, 0.0) if value > 0 else np.inf if search.bound > 0 else 0.0
     search.ask(search.prices)
-    rent = search.rent * market.amount * unit
+    rent = unit * (search.rent * market.amount if same is None else same.of_each(search.rent))
+    spent = C.count[:, np.newaxis] * (time_spent if same is None else time_spent[same.groups.inverse])
     return Values(
-        Termination.OPTIMAL if search.closed else watch.reason or Termination.IMPRECISE,
-        PointStatus.FEASIBLE, PointStatus.FEASIBLE, goods.columns(C.count[:, np.newaxis] * search.time()),
+        Termination.OPTIMAL if gap <= CLOSED else watch.reason or Termination.IMPRECISE,
+        PointStatus.FEASIBLE, PointStatus.FEASIBLE, Goods.of(market, np.arange(len(C))).columns(spent),
         np.concatenate([rent, _prices(program, market, search.prices * unit, rent, utility.weight)]),
-        search.value * unit, search.bound * unit, iterations=search.asked,
-        words=f"{search.asked} passes, {search.rounds} rounds, gap {max(search.gap, 0.0):.1g}",
+        value * unit, search.bound * unit, iterations=search.asked,
+        words=f"{search.asked} passes, {search.rounds} rounds, gap {gap:.1g}",
     )  # fmt: skip
 
 
@@ -113,12 +149,6 @@ def _prices(
     program: AllocationProgram, market: Market, known: FloatArray, rent: FloatArray, slope: FloatArray
 ) -> FloatArray:
     """Duals of the capacity rows; of what there is nothing, prices at which nobody wants any."""
-    C = program.classes
-    prices = np.zeros(len(C.capacity))
+    prices = np.zeros(len(program.classes.capacity))
     prices[market.row] = known
-    none = np.flatnonzero(C.capacity <= 0)
-    if len(none):
-        gain = program.levels.T @ slope - rent[C.class_a] - C.usage.T @ prices
-        held = sp.coo_matrix(C.usage[none])
-        np.maximum.at(prices, none[held.row], gain[held.col] / held.data)
-    return prices
+    return with_prices_of_nothing(program, prices, rent, slope)

@@ -5,9 +5,39 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from threading import Event
+from typing import Protocol
 
 from optsched.solution.values import Termination
 from optsched.solvers.base import PROGRESS_EVERY, Limits, Progress
+
+
+class Ends(Protocol):
+    """What may end a search."""
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that are left; None without a limit."""
+
+    def __call__(self, value: float, bound: float) -> bool:
+        """Whether the search is to end."""
+
+
+@dataclass(frozen=True)
+class Within:
+    """The watch of a search for a part of the classes: what it has come to is nothing to tell."""
+
+    watch: Ends
+    value: float
+    bound: float
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that are left; None without a limit."""
+        return self.watch.left
+
+    def __call__(self, value: float, bound: float) -> bool:
+        """Whether the search is to end."""
+        return self.watch(self.value, self.bound)
 
 
 @dataclass
@@ -38,8 +68,13 @@ class Watch:
 
     def __call__(self, value: float, bound: float) -> bool:
         """Whether the search is to end."""
+        over = self.over()
+        self.tell(value, bound)
+        return over
+
+    def tell(self, value: float, bound: float) -> None:
+        """Write the log, and tell the progress from time to time."""
         limits, now = self.limits, time.perf_counter()
-        self.asked += 1
         if limits.on_log is not None:
             told, most = value * self.unit + self.shift, bound * self.unit + self.shift
             limits.on_log(f"pass {self.asked}, {now - self._began:.3f} s: value {told:.10g}, bound {most:.10g}\n")
@@ -47,6 +82,11 @@ class Watch:
             self._last = now
             value, bound = value * self.unit + self.shift, bound * self.unit + self.shift
             limits.on_progress(Progress(now - self._began, value, bound, f"pass {self.asked}"))
+
+    def over(self) -> bool:
+        """The same between passes that have no value and bound to tell."""
+        limits, now = self.limits, time.perf_counter()
+        self.asked += 1
         if self.interrupted.is_set():
             self.reason = Termination.INTERRUPTED
         elif limits.time is not None and now - self._began > limits.time:

@@ -1,0 +1,211 @@
+"""Configurations that are not columns yet: rates of kinds on every GPU count of every pool, a number for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optsched.arrays import BLOCK, AnyArray, BoolArray, FloatArray, IntArray, blocks, ranges
+from optsched.candidates.columns import Drop, KindColumns, Ways
+from optsched.candidates.generate import rated, rated_by_kind
+from optsched.candidates.kinds import STRIDE, Kinds
+from optsched.candidates.sifting import sifted
+from optsched.instance import Instance
+from optsched.performance import PerformanceModel
+from optsched.performance.composed import only_table
+from optsched.performance.table import TableModel
+
+
+@dataclass(frozen=True)
+class ConfigurationTable:
+    """The columns of kinds alone that can be made: a cell for every configuration, curve by curve.
+
+    A curve is what a kind makes of one pool: its cells in order of GPUs and nodes. What a configuration holds of any
+    resource is so much for each of its GPUs, the same in all cells of a curve.
+
+    Attributes
+    ----------
+    kind, pool : IntArray, shape (S,)
+        Of each curve, in order.
+    start : IntArray, shape (S + 1,)
+        First cell of each curve.
+    ways : Ways
+    way : integer array, shape (cells,)
+        Row of ``ways`` of each cell, in as few bytes as it needs.
+    rate : FloatArray, shape (cells,)
+        steps/s.
+    column : BoolArray, shape (cells,)
+        Cells that are columns from the start.
+    rated : callable
+        Columns with their rates.
+    """
+
+    kind: IntArray
+    pool: IntArray
+    start: IntArray
+    ways: Ways
+    way: NDArray[np.integer[Any]]
+    rate: FloatArray
+    column: BoolArray
+    rated: Callable[[KindColumns], KindColumns] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.rate)
+
+    @cached_property
+    def gpus(self) -> FloatArray:
+        """GPUs of each of ``ways``."""
+        return self.ways.gpus.astype(np.float64)
+
+    @cached_property
+    def curves_of(self) -> tuple[IntArray, IntArray]:
+        """First curve of each kind, and how many it has; kinds beyond the last that has one are left out."""
+        kinds = int(self.kind.max(initial=-1)) + 1
+        first = np.searchsorted(self.kind, np.arange(kinds + 1))
+        return first[:-1].astype(np.int64), np.diff(first).astype(np.int64)
+
+    @cached_property
+    def left(self) -> IntArray:
+        """Cells of each curve that are no columns yet, shape (S,)."""
+        columns = np.append(0, np.cumsum(self.column, dtype=np.int64))
+        return np.diff(self.start) - np.diff(columns[self.start])
+
+    def curve_of(self, cell: IntArray) -> IntArray:
+        """The curve of each cell."""
+        return np.searchsorted(self.start, cell, "right").astype(np.int64) - 1
+
+    def columns_of(self, cell: IntArray) -> KindColumns:
+        """The columns of these cells."""
+        return _columns_of(self.kind[self.curve_of(cell)], self.way[cell], self.ways, self.rated)
+
+
+def configuration_table(
+    instance: Instance, kinds: Kinds, model: PerformanceModel, table: TableModel, later_nodes: bool
+) -> tuple[ConfigurationTable, KindColumns, KindColumns]:
+    """The table of what `rated_columns` would make columns of, the columns to start with, and those that are dropped.
+
+    Of every kind in every pool the start is the column on the fewest GPUs, the one with the highest rate per GPU and
+    the one with the highest rate: normalisers and scales of formulations are made of these, so that the program is in
+    the units of the program of all configurations. Dropped columns are remembered where a kind has none on a pool.
+    """
+    limit = int(table.sizes.gpus.max())
+    kind, gpus = kinds.counts(limit, table, complete=only_table(model))
+    key = np.sort(kind * STRIDE + gpus)
+    counts = key // STRIDE, key % STRIDE
+
+    def rates(columns: KindColumns) -> KindColumns:
+        return rated(columns, instance, kinds, model, table, later_nodes)
+
+    parts = rated_by_kind(instance, kinds, model, table, counts, later_nodes)
+    found, dropped = _gathered(parts, len(instance.cluster.pools), rates)
+    first = _start(found)
+    found.column[first] = True
+    kind = found.kind[found.curve_of(first)]
+    return _without_whole(found), _columns_of(kind, found.way[first], found.ways, rates), dropped
+
+
+def _columns_of(kind: IntArray, way: AnyArray, ways: Ways, rates: Callable[[KindColumns], KindColumns]) -> KindColumns:
+    parts = (KindColumns.of(kind[part], way[part].astype(np.int64), ways) for part in blocks(len(kind)))
+    return sifted(map(rates, parts), len(kind))[0]
+
+
+def _gathered(
+    parts: Iterable[KindColumns], pools: int, rates: Callable[[KindColumns], KindColumns]
+) -> tuple[ConfigurationTable, KindColumns]:
+    """All cells of the parts, and what is dropped where a kind has no cell on a pool."""
+    number = _WayNumbers()
+    kind, pool, length, way = ([np.zeros(0, np.int64)] for _ in range(4))
+    rate = [np.zeros(0)]
+    dropped = [KindColumns.none()]
+    for part in parts:
+        keep = part.drop == Drop.KEPT
+        stay = part if keep.all() else part.take(keep)
+        curve = stay.kind * pools + stay.pool
+        begin = np.flatnonzero(np.diff(curve, prepend=-1))
+        kind.append(stay.kind[begin])
+        pool.append(stay.pool[begin])
+        length.append(np.diff(np.append(begin, len(curve))))
+        way.append(number(stay.ways)[stay.way])
+        rate.append(stay.rate)
+        if stay is not part:
+            gone = part.take(~keep)
+            dropped.append(gone.take(~np.isin(gone.kind * pools + gone.pool, curve[begin])))
+    ways = number.ways
+    cells = sum(map(len, rate))
+    found = ConfigurationTable(
+        np.concatenate(kind), np.concatenate(pool), np.append(0, np.cumsum(np.concatenate(length))), ways,
+        np.concatenate(way, dtype=np.min_scalar_type(len(ways)), casting="unsafe"),
+        np.concatenate(rate, dtype=np.float64), np.zeros(cells, bool), rates,
+    )  # fmt: skip
+    told = KindColumns.concatenate(dropped)
+    return found, told.take(np.lexsort((told.nodes, told.pool, told.gpus, told.kind)))
+
+
+class _WayNumbers:
+    """Numbers of ways that are the same wherever they come from."""
+
+    def __init__(self) -> None:
+        self._number: dict[tuple[int, int, int, float], int] = {}
+        self._last: tuple[Ways, AnyArray] | None = None
+
+    def __call__(self, ways: Ways) -> AnyArray:
+        """Number of each way of a table, in few bytes."""
+        if self._last is None or self._last[0] is not ways:
+            rows = zip(ways.pool.tolist(), ways.gpus.tolist(), ways.nodes.tolist(), ways.share.tolist(), strict=True)
+            number = np.array([self._number.setdefault(row, len(self._number)) for row in rows], np.int32)
+            self._last = ways, number
+        return self._last[1]
+
+    @property
+    def ways(self) -> Ways:
+        """All of them, in order of their numbers."""
+        rows = list(self._number)
+        pool, gpus, nodes = (np.array([row[i] for row in rows], np.int64) for i in range(3))
+        return Ways(pool, gpus, nodes, np.array([row[3] for row in rows], np.float64))
+
+
+def _start(table: ConfigurationTable) -> IntArray:
+    """Cells to start with, in order: of each curve the fewest GPUs (fastest), the best rate per GPU, the best rate."""
+    chosen = [np.zeros(0, np.int64)]
+    for begin, end in curve_blocks(table.start):
+        here = slice(table.start[begin], table.start[end])
+        start = table.start[begin : end + 1] - here.start
+        rate, gpus = table.rate[here], table.gpus[table.way[here]]
+        fewest = np.where(gpus == np.repeat(gpus[start[:-1]], np.diff(start)), rate, -1.0)
+        for value in (fewest, rate / gpus, rate):
+            chosen.append(first_largest(value, start)[1] + here.start)
+    return np.unique(np.concatenate(chosen))
+
+
+def curve_blocks(start: IntArray) -> Iterator[tuple[int, int]]:
+    """Curves from one to another, so many that their cells fit a cache; ``start`` as in the table."""
+    begin = 0
+    while begin + 1 < len(start):
+        end = max(begin + 1, int(np.searchsorted(start, start[begin] + BLOCK, "right")) - 1)
+        yield begin, end
+        begin = end
+
+
+def first_largest(value: FloatArray, start: IntArray) -> tuple[FloatArray, IntArray]:
+    """The largest value from each start to the next, which are no two the same; and the first place that has it."""
+    most = np.maximum.reduceat(value, start[:-1])
+    places = np.flatnonzero(value == np.repeat(most, np.diff(start)))
+    return most, places[np.searchsorted(places, start[:-1])]
+
+
+def _without_whole(table: ConfigurationTable) -> ConfigurationTable:
+    """The table without the curves all of whose cells are columns."""
+    keep = table.left > 0
+    if keep.all():
+        return table
+    length = np.diff(table.start)[keep]
+    cell = ranges(table.start[:-1][keep], length)
+    return ConfigurationTable(
+        table.kind[keep], table.pool[keep], np.append(0, np.cumsum(length)), table.ways, table.way[cell],
+        table.rate[cell], table.column[cell], table.rated,
+    )  # fmt: skip

@@ -1,0 +1,77 @@
+"""Which columns kinds have to begin with: all of them, or all but those that are made on demand."""
+
+from __future__ import annotations
+
+from optsched.candidates.columns import Drop, KindColumns
+from optsched.candidates.configuration_table import ConfigurationTable, configuration_table
+from optsched.candidates.generate import option_columns, pair_columns, rated_columns
+from optsched.candidates.kinds import Kinds
+from optsched.candidates.modelled_pairs import modelled_pairs
+from optsched.candidates.pair_table import PairTable, pair_table
+from optsched.candidates.servers import server_columns
+from optsched.candidates.sifting import sifted
+from optsched.instance import Instance
+from optsched.performance import PerformanceModel
+from optsched.performance.composed import only_table
+from optsched.performance.table import TableModel
+
+
+def every_column(
+    instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
+) -> tuple[KindColumns, KindColumns]:
+    """All columns: those that are kept, and those that are dropped."""
+    table, alone, dropped = _rated(instance, kinds, model, later_nodes)
+    stated = pair_columns(instance, kinds, table.sizes, later_nodes)
+    others = KindColumns.concatenate(
+        [
+            option_columns(instance, kinds, table.sizes),
+            stated,
+            modelled_pairs(instance, kinds, model, table.sizes, alone, stated, later_nodes),
+            server_columns(instance, kinds, table.sizes),
+        ]
+    )
+    return _sorted_out(alone, dropped, others)
+
+
+def all_but_pairs(
+    instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
+) -> tuple[KindColumns, KindColumns, PairTable]:
+    """All columns of jobs alone, kept and dropped, and the table of the pairs that can be made."""
+    table, alone, dropped = _rated(instance, kinds, model, later_nodes)
+    others = _stated(instance, kinds, table)
+    pairs = pair_table(instance, kinds, model, table.sizes, alone, others, later_nodes)
+    return *_sorted_out(alone, dropped, others), pairs
+
+
+def few_configurations(
+    instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
+) -> tuple[KindColumns, KindColumns, ConfigurationTable]:
+    """The columns to start with, kept and dropped, and the table of the configurations that can be made."""
+    table = TableModel.again(model, instance, later_nodes)
+    elastic, alone, dropped = configuration_table(instance, kinds, model, table, later_nodes)
+    return *_sorted_out(alone, dropped, _stated(instance, kinds, table)), elastic
+
+
+def _rated(
+    instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
+) -> tuple[TableModel, KindColumns, KindColumns]:
+    """The table, and the columns of jobs alone on GPUs: those that are kept, and those that are dropped."""
+    table = TableModel.again(model, instance, later_nodes)
+    counts = kinds.counts(int(table.sizes.gpus.max()), table, complete=only_table(model))
+    most = len(counts[0]) * len(instance.cluster.pools)
+    return table, *sifted(rated_columns(instance, kinds, model, table, counts, later_nodes), most)
+
+
+def _stated(instance: Instance, kinds: Kinds, table: TableModel) -> KindColumns:
+    """Columns of options and of parameter servers."""
+    return KindColumns.concatenate(
+        [option_columns(instance, kinds, table.sizes), server_columns(instance, kinds, table.sizes)]
+    )
+
+
+def _sorted_out(alone: KindColumns, dropped: KindColumns, others: KindColumns) -> tuple[KindColumns, KindColumns]:
+    """What is kept of all columns, and what is dropped."""
+    keep = others.drop == Drop.KEPT
+    both = ((alone, others.take(keep)), (dropped, others.take(~keep)))
+    kept, dropped = (KindColumns.concatenate(parts) for parts in both)
+    return kept, dropped

@@ -1,0 +1,87 @@
+"""Columns and rows of a program some by some: what is the same for many is not written down for all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from optsched.arrays import FloatArray, blocks, constant, is_constant
+
+
+@dataclass(frozen=True)
+class ColumnPart:
+    """Some columns beside each other: which, and what a program says of them; arrays of shape (columns,)."""
+
+    at: slice
+    lower: FloatArray
+    upper: FloatArray
+    implied_lower: FloatArray
+    implied_upper: FloatArray
+    cost: FloatArray
+
+    @property
+    def reach(self) -> FloatArray:
+        """The largest number that each column can be without its sign; inf without implied bounds."""
+        return np.maximum(np.abs(self.implied_lower), np.abs(self.implied_upper))
+
+
+@dataclass(frozen=True)
+class RowPart:
+    """Some rows beside each other: which, and their sides; arrays of shape (rows,)."""
+
+    at: slice
+    lower: FloatArray
+    upper: FloatArray
+
+
+class Columns(Protocol):
+    """What a program says of all its columns; arrays of shape (N,)."""
+
+    @property
+    def lower(self) -> FloatArray:
+        """-inf where absent."""
+
+    @property
+    def upper(self) -> FloatArray:
+        """inf where absent."""
+
+    @property
+    def implied_lower(self) -> FloatArray:
+        """What follows from the rows; finite where the certificate needs it."""
+
+    @property
+    def implied_upper(self) -> FloatArray:
+        """The same."""
+
+    @property
+    def cost(self) -> FloatArray:
+        """Of the objective."""
+
+
+def parts_of(columns: Columns) -> Iterator[ColumnPart]:
+    """The parts of columns whose arrays are there."""
+    for part in blocks(len(columns.cost)):
+        yield ColumnPart(
+            part, columns.lower[part], columns.upper[part], columns.implied_lower[part], columns.implied_upper[part],
+            columns.cost[part],
+        )  # fmt: skip
+
+
+def rows_of(lower: FloatArray, upper: FloatArray, start: int = 0) -> Iterator[RowPart]:
+    """The parts of rows whose sides are there, of which the first has a number."""
+    for part in blocks(len(lower)):
+        yield RowPart(slice(start + part.start, start + part.stop), lower[part], upper[part])
+
+
+def units(parts: Iterable[ColumnPart], count: int) -> FloatArray:
+    """One unit of each column, or its whole range where that is less; shape (count,)."""
+    unit = constant(1.0, count, np.float64)
+    for part in parts:
+        reach = part.reach
+        if (reach < 1.0).any():
+            unit = unit.copy() if is_constant(unit) else unit
+            unit[part.at] = np.minimum(1.0, np.where(np.isfinite(reach), reach, 1.0))
+    return unit

@@ -1,0 +1,115 @@
+"""Classes with equal rows are one: at any prices they do the same, whatever they are otherwise.
+
+A class is its row, what its columns hold, and its weight, what a unit of its members' time counts. So rows that are
+equal, to the last bit, become one class of the summed weight, and what that does is shared out by weight: nothing is
+lost, and a search for ten thousand jobs of a hundred sorts is one for a hundred classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray, Groups, IntArray, group_rows, hash_lists
+from optsched.solvers.prices.market import Market, Places
+
+SAMPLE = 2048
+"""Rows that are looked at first: where all of these differ, merging would not leave much fewer."""
+WORTH = 0.7
+"""Part of the classes that may be left, beyond which merging is not worth it."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A market with equal rows merged.
+
+    Attributes
+    ----------
+    whole : Market
+        That of all K classes.
+    market : Market
+        That of the G groups, each with columns of its own.
+    groups : Groups
+    """
+
+    whole: Market
+    market: Market
+    groups: Groups
+
+    def totals(self, x: FloatArray) -> FloatArray:
+        """Totals of the whole market's columns, shape (N,), from those of the merged one's; what is behind stays."""
+        whole, group = self.whole, self.groups.inverse
+        share = whole.weight / whole.amount / self.market.weight[group]
+        behind = x[self.market.columns :]
+        found = np.concatenate([np.zeros(whole.columns), behind])
+        for j, place in enumerate(whole.place.T):
+            some = np.flatnonzero(place >= 0)
+            found[place[some]] = x[group[some] * whole.width + j] * share[some]
+        return found
+
+    def of_each(self, value: FloatArray) -> FloatArray:
+        """Slopes or rents of the classes, shape (K,), from those of the groups."""
+        return np.asarray(self.whole.amount * value[self.groups.inverse])
+
+
+def merged(market: Market, rows: FloatArray) -> Merged | None:
+    """The market with classes merged whose ``rows``, shape (K, w), are equal; None where that is not worth it.
+
+    Where places are not goods, what columns hold has to be equal too.
+    """
+    if not _many_alike(rows):
+        return None
+    held = [] if market.good is not None else list(_sorts(market.usage)[market.place].T)
+    groups = group_rows([*rows.T, *held], len(rows))
+    count = len(groups)
+    if count > WORTH * len(rows):
+        return None
+    column = np.arange(count * market.width, dtype=np.int32).reshape(count, market.width)
+    place = market.place[groups.first]
+    small = replace(
+        market, level=market.level[groups.first], amount=np.ones(count), place=np.where(place >= 0, column, -1),
+        weight=np.bincount(groups.inverse, market.weight, count).astype(np.float64), columns=column.size,
+        held_by=partial(_held, market, place),
+    )  # fmt: skip
+    return Merged(market, small, groups)
+
+
+def _held(market: Market, place: Places) -> sp.csr_matrix:
+    """What the columns of merged classes hold, of which the first one of each has these places."""
+    if market.good is None:
+        return sp.csr_matrix(_and_nothing(market.usage)[:, place.ravel()])
+    good = np.tile(market.good, len(place))
+    return sp.csr_matrix((np.ones(place.size), (good, np.arange(place.size))), (len(market.capacity), place.size))
+
+
+def _and_nothing(usage: sp.csr_matrix) -> sp.csc_matrix:
+    """The columns, and one at -1 that holds nothing."""
+    return sp.csc_matrix(sp.hstack([usage, sp.csr_matrix((usage.shape[0], 1))]))
+
+
+def _sorts(usage: sp.csr_matrix) -> IntArray:
+    """For each column, and for nothing at -1, the number of the first column that holds the same, shape (N + 1,)."""
+    columns = _and_nothing(usage)
+    columns.sort_indices()
+    groups = group_rows(
+        [hash_lists(columns.indptr.astype(np.int64), [columns.indices, columns.data]).view(np.int64)], columns.shape[1]
+    )
+    sorts = groups.first[groups.inverse]
+    like = columns[:, sorts]
+    alike = (like.indptr == columns.indptr).all() and (like.indices == columns.indices).all()
+    if not (alike and (like.data == columns.data).all()):  # equal hashes of columns that are not
+        return np.arange(columns.shape[1])
+    return sorts
+
+
+def _many_alike(rows: FloatArray) -> bool:
+    """Whether some rows of a sample are equal."""
+    if len(rows) < 2:
+        return False
+    some = rows
+    if len(rows) > SAMPLE:
+        some = rows[np.unique(np.random.default_rng(0).integers(len(rows), size=SAMPLE))]
+    return len(group_rows(list(some.T), len(some))) < len(some)

@@ -1,0 +1,155 @@
+"""What every class chooses at prices, on its own, and how far prices may change before it chooses something else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.solvers.prices import compiling
+from optsched.solvers.prices.compiling import compiler
+from optsched.solvers.prices.interior import Curve
+
+BLOCK = 4096
+"""Classes that choose at a time, without numba."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What classes choose at prices.
+
+    Attributes
+    ----------
+    place : IntArray, shape (K,)
+        The one that each is in, or the lower of two.
+    all_time, alone : BoolArray, shape (K,)
+        Whether it is there all the time; whether it is in no other place.
+    slope, rent : FloatArray, shape (K,)
+        y, u.
+    margin : FloatArray, shape (K,)
+        Part by which all prices may change, each as it likes, before the choice becomes another; 0 in two places.
+    """
+
+    place: IntArray
+    all_time: BoolArray
+    alone: BoolArray
+    slope: FloatArray
+    rent: FloatArray
+    margin: FloatArray
+
+
+def own_choices(a: FloatArray, q: FloatArray, curve: Curve) -> Choices:
+    """Walk up the lower hull of places, (level a_j, cost q_j) from the origin, to where it is as steep as the utility.
+
+    Parameters
+    ----------
+    a : FloatArray, shape (w, K)
+        Each class has a place with a > 0.
+    q : FloatArray, shape (w,)
+    curve : Curve
+    """
+    fast = compiled() if a.size >= compiling.COMPILED else None
+    if fast is not None:
+        classes = a.shape[1]
+        place, flags, numbers = np.empty(classes, np.int64), np.empty((2, classes), bool), np.empty((3, classes))
+        fast(np.ascontiguousarray(a), q, curve.size, curve.exponent, place, *flags, *numbers)
+        return Choices(place, *flags, *numbers)
+    parts = [
+        _choices(a[:, at : at + BLOCK], q, Curve(curve.size[at : at + BLOCK], curve.exponent))
+        for at in range(0, a.shape[1], BLOCK)
+    ]
+    return Choices(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+
+def _choices(a: FloatArray, q: FloatArray, curve: Curve) -> tuple[Any, ...]:
+    """The fields of the `Choices` of a few thousand classes, whose numbers stay in the cache."""
+    classes, e = a.shape[1], curve.exponent
+    place, slope = np.full(classes, -1), np.empty(classes)
+    part_time, in_two = np.zeros(classes, bool), np.zeros(classes, bool)
+    left = np.arange(classes)
+    low, cost, here = np.zeros(classes), np.zeros(classes), np.full(classes, np.inf)
+    while len(left):
+        best, following = np.full(len(left), np.inf), np.full(len(left), -1)
+        for j, price in enumerate(q):
+            further = (a[j] if len(left) == classes else a[j, left]) - low
+            with np.errstate(divide="ignore", invalid="ignore"):
+                rise = np.where(further > 0, (price - cost) / further, np.inf)
+            following[rise < best] = j
+            np.minimum(best, rise, out=best)
+        stays = here <= best
+        level = np.where(following < 0, 1.0, a[following, left])
+        beyond = curve.size[left] * level ** (e - 1.0)
+        between = ~stays & (beyond < best)
+        slope[left] = np.where(stays, here, best)
+        first = between & (place[left] < 0)
+        in_two[left[between & ~first]] = True
+        part_time[left[first]] = True
+        onward = ~stays & ~between
+        moved = onward | first
+        place[left[moved]] = following[moved]
+        left, low, here = left[onward], level[onward], beyond[onward]
+        cost = q[following[onward]]
+    lane = np.arange(classes)
+    mine, own = a[place, lane], q[place]
+    rent = np.where(part_time, 0.0, np.maximum(mine * slope - own, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        margin = np.where(part_time, 1.0 - curve.slope(mine) * mine / own, rent / own)
+        per_level, rest = np.where(part_time, own / mine, 0.0), np.where(part_time, 0.0, own)
+        for j, price in enumerate(q):
+            apart = (price + rent - a[j] * slope) / (price + rest + per_level * a[j])
+            np.minimum(margin, np.where((a[j] > 0) & (place != j), apart, np.inf), out=margin)
+    margin = np.where(in_two | ~(margin > 0), 0.0, margin)
+    return place, ~part_time & ~in_two, ~in_two, slope, rent, margin
+
+
+@cache
+def compiled() -> Any:
+    """`_choose`, compiled; None without numba."""
+    made = compiler(error_model="numpy")
+    return None if made is None else made(_choose)
+
+
+def _choose(
+    a: Any, q: Any, size: Any, exponent: float, place: Any, all_time: Any, alone: Any, slope: Any, rent: Any,
+    margin: Any,
+) -> None:  # fmt: skip
+    """`_choices`, class by class."""
+    width, classes = a.shape
+    for k in range(classes):
+        at, low, cost, here = -1, 0.0, 0.0, np.inf
+        all_time[k] = alone[k] = True
+        while True:
+            best, following, level = np.inf, -1, 1.0
+            for j in range(width):
+                further = a[j, k] - low
+                if further > 0.0 and (q[j] - cost) / further < best:
+                    best, following, level = (q[j] - cost) / further, j, a[j, k]
+            if here <= best:
+                slope[k] = here
+                break
+            beyond = size[k] / level if exponent == 0.0 else size[k] * level ** (exponent - 1.0)
+            if beyond < best:
+                slope[k] = best
+                all_time[k] = False
+                alone[k] = at < 0
+                at = following if at < 0 else at
+                break
+            at, low, cost, here = following, level, q[following], beyond
+        place[k] = at
+        mine, own, part_time = a[at, k], q[at], alone[k] and not all_time[k]
+        rent[k] = 0.0 if part_time else max(mine * slope[k] - own, 0.0)
+        if not alone[k]:
+            margin[k] = 0.0
+            continue
+        least = rent[k] / own
+        if part_time:
+            worth = size[k] if exponent == 0.0 else size[k] * mine ** (exponent - 1.0) * mine
+            least = 1.0 - worth / own
+        per_level, rest = (own / mine, 0.0) if part_time else (0.0, own)
+        for j in range(width):
+            if a[j, k] > 0.0 and j != at:
+                least = min(least, (q[j] + rent[k] - a[j, k] * slope[k]) / (q[j] + rest + per_level * a[j, k]))
+        margin[k] = least if least > 0.0 else 0.0

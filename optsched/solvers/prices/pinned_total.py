@@ -1,0 +1,179 @@
+"""Sums of concave utilities of very many classes: most of them are pinned to what they choose at prices nearly right.
+
+At prices p a class maximises phi f(tau) - q . x on its own. It is then in one place alone, some of its time (idle the
+rest of it) or all of it, or in two places; and it stays with that sort of choice while prices move by less than a
+margin (`own_choices`). So where prices are known within a margin, from a sample of the classes or from a similar
+program before, only the classes within it are in doubt. Of the others,
+
+- who is in place j all the time holds a constant,
+- who is in place j some of the time, the part x_k that phi_k a_kj^e x^(e-1) = q_j asks for, is a part of one class: a
+  total X of time there is shared as c_k = (phi_k a_kj^e)^(1/(1-e)), and is worth (sum N_k c_k)^(1-e) X^e / e.
+
+This leaves the same problem with few classes, which `optsched.solvers.prices.interior` solves. All classes choose at
+the prices that come out: if the pinned ones choose the same again, this is an optimum, and its bound,
+
+    p . W + sum_k N_k (u_k + max_v (phi_k f(v) - y_k v)),
+
+proves it. Otherwise these prices are better known, and it begins anew; or, where too many change their minds, as many
+that differ by a factor alone do, the search ends without an answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray
+from optsched.solvers.prices import compiling
+from optsched.solvers.prices.goods import Goods
+from optsched.solvers.prices.interior import Balance, Curve, Interior
+from optsched.solvers.prices.own_choices import Choices, own_choices
+
+log = logging.getLogger("optsched")
+
+SAMPLE = 50
+"""One class of so many is in the sample."""
+SMALLEST, LARGEST = 1000, 5000
+"""Classes of a sample."""
+DOUBT, AT_MOST = 0.05, 0.3
+"""Part of the classes that are free after a sample, for each place, and for many places."""
+KNOWN = 0.04
+"""Part of the classes that are free after a similar program."""
+MOST = 0.4
+"""Part of the classes that may be free, beyond which all might as well be."""
+FEW = 300
+"""Classes that are free at least."""
+CHANGED = 8
+"""Free classes for each pinned one that changed its mind."""
+ROUNDS = 5
+CLOSED = 1e-9
+"""Gap at which the search ends, relative to what all levels together are worth at their slopes."""
+
+Stop = Callable[[], bool]
+
+
+@dataclass
+class PinnedTotal:
+    """One search.
+
+    Parameters
+    ----------
+    goods : Goods
+        Each place is one good.
+    level : FloatArray, shape (K, w)
+        a, each row with the maximum 1.
+    curve : Curve
+    over : callable
+        Called between steps; true ends the search.
+    """
+
+    goods: Goods
+    level: FloatArray
+    curve: Curve
+    over: Stop
+    steps: int = 0
+    found: Balance | None = None
+
+    def __post_init__(self) -> None:
+        self.a = np.ascontiguousarray(self.level.T)
+
+    def run(self, prices: FloatArray | None = None) -> Balance | None:
+        """The optimum, or None where it is not found; ``prices`` are near the right ones."""
+        if prices is not None and (found := self._from(prices, KNOWN)) is not None:
+            return found
+        if self.over():
+            return None
+        return self._from(self._sampled(), min(DOUBT * len(self.a), AT_MOST))
+
+    def _from(self, prices: FloatArray, doubt: float) -> Balance | None:
+        choices, count = own_choices(self.a, prices, self.curve), int(doubt * len(self.level))
+        most = len(self.level)
+        for _ in range(ROUNDS):
+            if (found := self._small(choices, count)) is None:
+                return None
+            search, pinned, time = found
+            prices, before = search.prices, choices
+            choices = own_choices(self.a, prices, self.curve)
+            gap = self._judge(time, prices, choices)
+            changed = pinned & ((choices.place != before.place) | (choices.all_time != before.all_time))
+            log.debug("prices: %d free, %d changed, gap %.2g", (~pinned).sum(), changed.sum(), gap)
+            if gap <= CLOSED:
+                return self.found
+            if self.over() or int(changed.sum()) > most:
+                return None
+            most = int(changed.sum()) // 2
+            count = max(FEW, count // 4, CHANGED * int(changed.sum()))
+        return None
+
+    def _sampled(self) -> FloatArray:
+        """Prices of every so-manieth class alone, in its part of the capacities."""
+        classes = len(self.level)
+        size = min(max(SMALLEST, classes // SAMPLE), LARGEST, classes)
+        rows = np.arange(size) * classes // size
+        weight = self.goods.weight
+        part = float(weight[rows].sum() / weight.sum())
+        capacity = self.goods.market.capacity * part
+        curve = Curve(self.curve.size[rows], self.curve.exponent)
+        return self._interior(self.level[rows], weight[rows], capacity, curve).prices
+
+    def _interior(self, level: FloatArray, weight: FloatArray, capacity: FloatArray, curve: Curve) -> Balance:
+        market = replace(self.goods.market, capacity=capacity)
+        goods = Goods(market, np.zeros(len(level), np.int64), weight, np.zeros(level.shape, np.int64))
+        search = Interior(goods, level, curve, lambda *_: self.over(), fast=self.level.size >= compiling.COMPILED)
+        found = search.run()
+        self.steps += search.steps
+        return found
+
+    def _small(self, choices: Choices, count: int) -> tuple[Balance, BoolArray, FloatArray] | None:
+        """Decide for ``count`` classes and those in two places; with who was pinned, and the time of all."""
+        a, weight, e, width = self.a, self.goods.weight, self.curve.exponent, len(self.a)
+        margin = choices.margin[choices.alone]
+        if not count < len(margin):
+            return None
+        pinned = (choices.margin > np.partition(margin, count)[count]) & choices.alone
+        free = np.flatnonzero(~pinned)
+        if len(free) > MOST * len(weight):
+            return None
+        constant, shared = np.flatnonzero(pinned & choices.all_time), np.flatnonzero(pinned & ~choices.all_time)
+        capacity = self.goods.market.capacity
+        left = capacity - np.bincount(choices.place[constant], weight[constant], width)
+        if not (left > 1e-9 * capacity).all():
+            return None
+        place = choices.place[shared]
+        with np.errstate(over="ignore", under="ignore"):
+            asks = (self.curve.size[shared] * a[place, shared] ** e) ** (1.0 / (1.0 - e))
+            together = np.bincount(place, weight[shared] * asks, width)
+            members = np.bincount(place, weight[shared], width)
+            some = np.flatnonzero(members > 0)
+            size = np.concatenate([self.curve.size[free], (together[some] / members[some]) ** (1.0 - e)])
+        if not (np.isfinite(size) & (size > 0)).all():
+            return None
+        found = self._interior(
+            np.concatenate([self.level[free], np.eye(width)[some]]),
+            np.concatenate([weight[free], members[some]]), left, Curve(size, e),
+        )  # fmt: skip
+        time = np.zeros(self.level.shape)
+        time[constant, choices.place[constant]] = 1.0
+        time[free] = found.time[: len(free)]
+        total = np.zeros(width)
+        total[some] = found.time[len(free) :][np.arange(len(some)), some] * members[some] / together[some]
+        time[shared, place] = asks * total[place]
+        return found, pinned, time
+
+    def _judge(self, time: FloatArray, prices: FloatArray, choices: Choices) -> float:
+        """The gap between what an allocation is worth within time and capacity, and the bound of the prices."""
+        goods, curve = self.goods, self.curve
+        time /= np.maximum(1.0, np.einsum("kj->k", time))[:, np.newaxis]
+        time *= goods.room(goods.used(time))
+        level = np.einsum("kj,kj->k", self.level, time)
+        value = float(goods.weight @ curve.value(level))
+        bound = float(prices @ goods.market.capacity)
+        bound += float(goods.weight @ (choices.rent + curve.surplus(choices.slope)))
+        scale = float(goods.weight @ (choices.slope * level))
+        now = Balance(time, prices, choices.slope, choices.rent, value, bound, scale)
+        if self.found is None or not self.found.gap <= now.gap:
+            self.found = now
+        return now.gap
