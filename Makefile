@@ -11,6 +11,9 @@ DOCS   := $(VENV)/.installed-docs
 BENCHMARKS := $(filter-out benchmarks/measure.py, $(wildcard benchmarks/*.py))
 SPARE  := build dist site $(OUT) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
+# The tests start hundreds of processes: without stored bytecode each of them would compile all it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test lint types bench docs clean
