@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -382,6 +383,8 @@ def test_a_live_view_ends_at_ctrl_c(journal: Path) -> None:
         stdin=child, stdout=child, stderr=child, env=environment,
     )  # fmt: skip
     os.close(child)
+    late = threading.Timer(60.0, view.kill)  # what hangs fails here
+    late.start()
     with Journal.open(journal, fsync=False) as writer:
         seen = _until(parent, b"round 7")
         writer.append({"event": "cancel", "now": 9000.0, "jobs": ["one-more"]})
@@ -389,6 +392,7 @@ def test_a_live_view_ends_at_ctrl_c(journal: Path) -> None:
     view.send_signal(signal.SIGINT)
     seen += b"".join(_read(parent))
     assert view.wait(timeout=20) == 0
+    late.cancel()
     assert b"Traceback" not in seen
     os.close(parent)
 
