@@ -83,6 +83,14 @@ def increases(column: AnyArray) -> bool:
     return all((column[part.start + 1 : part.stop + 1] > column[part]).all() for part in blocks(len(column) - 1))
 
 
+def highest_in_rows(table: FloatArray) -> FloatArray:
+    """The largest number of each row of a narrow table, at least 0; column by column, as rows are short."""
+    highest = np.zeros(len(table))
+    for column in table.T:
+        np.maximum(highest, column, out=highest)
+    return highest
+
+
 def is_range(rows: AnyArray, count: int) -> bool:
     """Whether row numbers are 0, 1, ..., count - 1."""
     return len(rows) == count and (count == 0 or (rows[0] == 0 and rows[-1] == count - 1 and increases(rows)))

@@ -14,7 +14,7 @@ from optsched.solution.certificate import (
     OPTIMALITY,
     alike,
     certify_point,
-    dual_bound,
+    checked_duals,
     dual_residual,
     gap_of,
     noise_at,
@@ -66,17 +66,17 @@ def judged(
     certificate = certify_point(arrays, point, value, "none")
     y = None if y is None or y.shape != arrays.shape[:1] or not np.isfinite(y).all() else without_noise(y, arrays)
     dual = arrays if dual is None else dual
-    pulled = None if y is None else dual.pulled(y)
-    bound = None if y is None else dual_bound(dual, y, pulled)
+    bound, residual = (None, None) if y is None else checked_duals(dual, y)
     if y is not None and bound is not None and dual is arrays and proved_by_nothing(arrays, value, bound):
-        y, bound, pulled = np.zeros_like(y), value, None
+        y, bound = np.zeros_like(y), value
+        residual = dual_residual(dual, y)
     source = proof = "dual"
     if bound is None:
         known = values.bound is not None and np.isfinite(values.bound)
         bound, source, proof = (values.bound, "solver", "claimed") if known else (None, "none", "none")
     certificate = replace(certificate, proof=proof if certificate.residuals else "none")
-    if y is not None:
-        certificate = replace(certificate, residuals={**certificate.residuals, "duals": dual_residual(dual, y, pulled)})
+    if residual is not None:
+        certificate = replace(certificate, residuals={**certificate.residuals, "duals": residual})
     duals = None if y is None else {block.name: y[block.slice] for block in arrays.rows}
     gap, noise = gap_of(value, bound), noise_at(arrays, point)
     if program is not None and duals is not None:

@@ -16,6 +16,7 @@ from optsched.arrays import (
     IntArray,
     constant,
     in_order,
+    is_constant,
     taken,
 )
 from optsched.candidates.resources import Resources
@@ -107,7 +108,7 @@ class Classes:
 
     def time(self, x: FloatArray) -> FloatArray:
         """Time that the members of each class spend in an allocation, ``member @ x``; shape (K,)."""
-        if not self.alone.all():
+        if not self.all_alone:
             return np.asarray(self.member @ x)
         return np.bincount(self.class_a, x, len(self)).astype(np.float64, copy=False)
 
@@ -176,12 +177,18 @@ class Classes:
         return self.class_b < 0
 
     @cached_property
+    def all_alone(self) -> bool:
+        """Whether no column has a partner."""
+        shown = self.class_b[:1] if is_constant(self.class_b) else self.class_b
+        return bool((shown < 0).all())
+
+    @cached_property
     def limit(self) -> FloatArray:
         """Most that x can be by the time rows alone: n_k, the smaller class of a pair, half a class inside one."""
-        if self.alone.all() and len(self) and (self.count == self.count[0]).all():
+        if self.all_alone and len(self) and (self.count == self.count[0]).all():
             return constant(self.count[0], self.columns, np.float64)
         mine = self.count[self.class_a]
-        if self.alone.all():
+        if self.all_alone:
             return mine
         other = np.where(self.alone, mine, self.count[self.class_b])
         return np.where(self.class_a == self.class_b, mine / 2, np.minimum(mine, other))

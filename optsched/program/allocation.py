@@ -75,7 +75,7 @@ class AllocationProgram:
     def highest_level(self) -> FloatArray:
         """What each job could reach if it had the cluster to itself: its best column all the time, shape (K,)."""
         C, data = self.classes, self.levels.data
-        if not C.alone.all():
+        if not C.all_alone:
             data = data / np.where(C.class_a == C.class_b, 2.0, 1.0)[self.levels.indices]
         return largest_of_rows(self.levels.indptr, data)
 

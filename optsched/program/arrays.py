@@ -9,9 +9,10 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, is_constant
 from optsched.errors import UsageError
 from optsched.program.parts import ColumnPart, RowPart, parts_of, rows_of, units
+from optsched.program.slices import Both, PairedSlices
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,10 @@ class LinearArrays:
         """|A|' y."""
         return np.asarray(self.magnitude.T @ y)
 
+    def pulled_and_terms(self, y: FloatArray) -> PairedSlices:
+        """A' y, and |A|' |y|."""
+        return Both(self.pulled(y), self.column_terms(np.abs(y)))
+
     def column_parts(self) -> Iterator[ColumnPart]:
         """All columns, some by some."""
         return parts_of(self)
@@ -149,6 +154,8 @@ def row_sizes(rows: Iterable[RowPart], largest: FloatArray) -> FloatArray:
     """Size of each row: its largest finite side, or what one unit of its columns does; written into ``largest``."""
     for part in rows:
         for side in (part.lower, part.upper):
+            if is_constant(side) and (np.isinf(side[:1]) | (side[:1] == 0.0)).all():
+                continue
             np.maximum(largest[part.at], np.where(np.isfinite(side), np.abs(side), 0.0), out=largest[part.at])
     return largest
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, blocks, constant
+from optsched.arrays import BoolArray, FloatArray, blocks, constant, is_constant
 from optsched.matrices import largest_of_rows
 from optsched.program.arrays import Block, row_sizes
 from optsched.program.parts import ColumnPart, Columns, RowPart, rows_of, units
-from optsched.program.pulled import Pulled, Slices
+from optsched.program.pulled import Pulled, PulledOneWay
+from optsched.program.slices import Both, PairedSlices, Slices
 
 if TYPE_CHECKING:
     from optsched.program.allocation import AllocationProgram
@@ -76,6 +77,9 @@ class LinearForm(Columns, Protocol):
 
     def column_terms(self, y: FloatArray) -> Slices:
         """|A|' y."""
+
+    def pulled_and_terms(self, y: FloatArray) -> PairedSlices:
+        """A' y, and |A|' |y|."""
 
     @property
     def sizes(self) -> FloatArray:
@@ -207,8 +211,13 @@ class SmallestLevelForm:
 
     def activity_and_terms(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """A x, and |A| |x|."""
-        positive = all((x[part] >= 0).all() for part in blocks(len(x)))
-        return self._products(x, -1.0), self._products(x if positive else np.abs(x), 1.0)
+        activity = self._products(x, -1.0)
+        if not all((x[part] >= 0).all() for part in blocks(len(x))):
+            return activity, self._products(np.abs(x), 1.0)
+        terms = activity.copy()
+        if self._levels is not None:  # where the columns behind x are all that is subtracted
+            terms[self.rows[2].slice] += 2.0 * (self.program.classes.count * x[self.program.classes.columns :])
+        return activity, terms
 
     def _products(self, x: FloatArray, sign: float) -> FloatArray:
         """A x, with the columns behind x of this sign in the levels."""
@@ -229,7 +238,16 @@ class SmallestLevelForm:
         """|A|' y."""
         return self._pulled(y, 1.0)
 
-    def _pulled(self, y: FloatArray, sign: float) -> Slices:
+    def pulled_and_terms(self, y: FloatArray) -> PairedSlices:
+        """A' y, and |A|' |y|."""
+        pulled = self._pulled(y, -1.0)
+        if pulled.levels is not None and pulled.slope.max(initial=0.0) <= 0.0 <= y[: self.rows[1].stop].min(
+            initial=0.0
+        ):
+            return PulledOneWay(pulled)
+        return Both(pulled, self._pulled(np.abs(y), 1.0))
+
+    def _pulled(self, y: FloatArray, sign: float) -> Pulled:
         """A' y, with the columns behind x of this sign in the levels."""
         C, (time, prices) = self.program.classes, (y[rows.slice] for rows in self.rows[:2])
         slope = y[self.rows[-1].slice]
@@ -264,9 +282,10 @@ class SmallestLevelForm:
     def _largest(self, factor: FloatArray) -> FloatArray:
         """The same of the columns x alone."""
         largest, C = np.zeros(self.shape[0]), self.program.classes
-        whole = all((factor[part] == 1.0).all() for part in blocks(C.columns))
+        shown = factor[:1] if is_constant(factor) else factor
+        whole = all((shown[part] == 1.0).all() for part in blocks(len(shown)))
         if whole:
-            largest[self.rows[0].slice] = np.bincount(C.class_a, minlength=len(C)) > 0
+            largest[self.rows[0].slice] = np.diff(C.throughput.indptr) > 0
         else:
             np.maximum.at(largest[self.rows[0].slice], C.class_a, factor)
         largest[self.rows[1].slice] = C.holds.largest(None if whole else factor)
@@ -279,7 +298,8 @@ class SmallestLevelForm:
 
     def objective(self, x: FloatArray) -> float:
         """c'x + offset."""
-        return sum((float(part.cost @ x[part.at]) for part in self.column_parts()), self.offset)
+        priced = (part for part in self.column_parts() if not part.free)
+        return sum((float(part.cost @ x[part.at]) for part in priced), self.offset)
 
     def row_name(self, row: int) -> tuple[str, int]:
         """(block, position in the block) of a row."""

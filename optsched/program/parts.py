@@ -25,7 +25,14 @@ class ColumnPart:
     @property
     def reach(self) -> FloatArray:
         """The largest number that each column can be without its sign; inf without implied bounds."""
+        if is_constant(self.implied_lower) and not self.implied_lower[:1].any():
+            return self.implied_upper  # which is not below
         return np.maximum(np.abs(self.implied_lower), np.abs(self.implied_upper))
+
+    @property
+    def free(self) -> bool:
+        """Whether the columns cost nothing, and say so by a constant."""
+        return is_constant(self.cost) and not self.cost[:1].any()
 
 
 @dataclass(frozen=True)

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, is_range
 from optsched.candidates import Classes
-
-
-class Slices(Protocol):
-    """Numbers of all columns, as an array has them."""
-
-    def __getitem__(self, part: slice, /) -> FloatArray:
-        """Those of some columns beside each other."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +55,39 @@ class Pulled:
         return cls(classes, time, each, False, levels, slope, behind)
 
     def __getitem__(self, part: slice) -> FloatArray:
+        held, reached, behind = self.parts_of(part)
+        total = held if reached is None else held + reached
+        return total if behind is None else np.concatenate([total, behind])
+
+    def parts_of(self, part: slice) -> tuple[FloatArray, FloatArray | None, FloatArray | None]:
+        """What time and capacity take of some columns of the classes, what levels do, and of columns behind these."""
         C = self.classes
         start, stop, _ = part.indices(C.columns + len(self.behind))
         mine = slice(start, min(stop, C.columns))
         owner = C.class_a[mine]
-        total = self.time[owner]
-        total += self.paid[C.holds.way[mine]] if self.by_way else self.paid[mine]
-        if self.levels is not None:
-            total += self.levels.data[mine] * self.slope[owner]
+        held = self.time[owner]
+        held += self.paid[C.holds.way[mine]] if self.by_way else self.paid[mine]
+        reached = None if self.levels is None else self.levels.data[mine] * self.slope[owner]
         if stop <= C.columns:
-            return total
-        return np.concatenate([total, self.behind[max(start - C.columns, 0) : stop - C.columns]])
+            return held, reached, None
+        return held, reached, self.behind[max(start - C.columns, 0) : stop - C.columns]
+
+
+@dataclass(frozen=True)
+class PulledOneWay:
+    """`Pulled` and its terms without signs, where time and capacity take and levels give, as it is with duals.
+
+    Attributes
+    ----------
+    pulled : Pulled
+        With multipliers of time and capacity of at least 0, multipliers of levels of at most 0, and with ``levels``.
+    """
+
+    pulled: Pulled
+
+    def __getitem__(self, part: slice) -> tuple[FloatArray, FloatArray]:
+        held, reached, behind = self.pulled.parts_of(part)
+        assert reached is not None
+        if behind is None:
+            return held + reached, held - reached
+        return np.concatenate([held + reached, behind]), np.concatenate([held - reached, np.abs(behind)])

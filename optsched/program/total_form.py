@@ -12,7 +12,7 @@ from optsched.arrays import FloatArray
 from optsched.program.arrays import Block
 from optsched.program.linear_form import SmallestLevelForm
 from optsched.program.parts import ColumnPart, RowPart, parts_of, rows_of
-from optsched.program.pulled import Pulled, Slices
+from optsched.program.pulled import Pulled
 from optsched.program.utility import Total
 
 
@@ -125,7 +125,7 @@ class LinearTotalForm(SmallestLevelForm):
         """All rows, some by some."""
         return rows_of(self.row_lower, self.row_upper)
 
-    def _pulled(self, y: FloatArray, sign: float) -> Slices:
+    def _pulled(self, y: FloatArray, sign: float) -> Pulled:
         time, prices = (y[rows.slice] for rows in self.rows)
         return Pulled.at(self.program.classes, time, prices, None, np.zeros(0), np.zeros(0))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray, blocks
+from optsched.arrays import FloatArray, blocks, is_constant
 from optsched.candidates import Classes, JobRows, expand
 
 NEGLIGIBLE = 1e-10
@@ -38,9 +38,10 @@ class Allocation:
         x = np.clip(x, 0.0, classes.limit)
         if integral:
             return cls(classes, np.round(x), True)
+        members = classes.limit[0] if is_constant(classes.limit) and len(x) else None  # of every class alike
         for part in blocks(len(x)):
             some = x[part]
-            some[some < NEGLIGIBLE * classes.count[classes.class_a[part]]] = 0.0
+            some[some < NEGLIGIBLE * (members if members is not None else classes.count[classes.class_a[part]])] = 0.0
         return cls(classes, x)
 
     @cached_property

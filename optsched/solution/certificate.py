@@ -20,7 +20,7 @@ import numpy as np
 from optsched.arrays import FloatArray, blocks, is_constant
 from optsched.program.linear_form import LinearForm
 from optsched.program.parts import ColumnPart, RowPart
-from optsched.program.pulled import Slices
+from optsched.program.slices import Slices
 
 FEASIBILITY = 1e-6
 """Largest residual accepted, relative to the size of the row's terms (at least 1)."""
@@ -70,8 +70,9 @@ def residuals_of(arrays: LinearForm, x: FloatArray) -> dict[str, float]:
     columns = integrality = 0.0
     for part in arrays.column_parts():
         mine = x[part.at]
-        beyond = np.maximum(part.lower - mine, mine - part.upper) / np.maximum(1.0, np.abs(mine))
-        columns = max(columns, float(beyond.max()))
+        if (mine < part.lower).any() or (mine > part.upper).any():
+            beyond = np.maximum(part.lower - mine, mine - part.upper) / np.maximum(1.0, np.abs(mine))
+            columns = max(columns, float(beyond.max()))
         if arrays.is_integer:
             integer = mine[arrays.integer[part.at]]
             integrality = max(integrality, float(np.abs(integer - np.round(integer)).max(initial=0.0)))
@@ -115,10 +116,14 @@ def without_noise(y: FloatArray, arrays: LinearForm) -> FloatArray:
 def noise_of(arrays: LinearForm) -> float:
     """Objective values below this are rounding: 1e-13 of the largest term that the objective can have."""
     largest = 0.0
-    for part in arrays.column_parts():
+    for part in filter(_costs, arrays.column_parts()):
         terms = np.abs(part.cost) * np.where(np.isfinite(part.reach), part.reach, 1.0)
         largest = max(largest, float(terms.max()))
     return 1e-13 * largest
+
+
+def _costs(part: ColumnPart) -> bool:
+    return not part.free
 
 
 def noise_at(arrays: LinearForm, x: FloatArray) -> float:
@@ -127,7 +132,7 @@ def noise_at(arrays: LinearForm, x: FloatArray) -> float:
     An objective near 0 may be a sum of large terms that cancel: then their size is its scale, and not its own.
     """
     terms = abs(arrays.offset)
-    for part in arrays.column_parts():
+    for part in filter(_costs, arrays.column_parts()):
         terms += float(np.abs(part.cost) @ np.abs(x[part.at]))
     return max(noise_of(arrays), 1e-13 * terms if np.isfinite(terms) else 0.0)
 
@@ -150,33 +155,132 @@ def dual_bound(arrays: LinearForm, y: FloatArray, pulled: Slices | None = None) 
     An upper bound when maximising, a lower one when minimising. ``y`` are derivatives of the optimum, so for a minimum
     the signs of the derivation above are reversed. ``pulled`` is A'y where that is known.
     """
-    if not np.isfinite(y).all():
-        return None
-    sign = 1.0 if arrays.maximise else -1.0
-    total, as_given = 0.0, True
-    for rows in arrays.row_parts():
-        multipliers = _possible(sign * y[rows.at], rows)
+    bound = BoundSum(arrays, y)
+    if bound.finite:
+        pulled = arrays.pulled(bound.y) if pulled is None or bound.y is not y else pulled
+        for part in arrays.column_parts():
+            bound.add(part, pulled[part.at])
+    return bound.value
+
+
+def dual_residual(arrays: LinearForm, y: FloatArray) -> float:
+    """Largest relative error in the signs of the duals: 0 if y is feasible in the dual program.
+
+    A column without upper bound may have no positive reduced cost (when maximising), one without lower bound no
+    negative one; likewise the duals of rows that lack a side. Implied bounds count for nothing here. Each error is
+    relative to the terms of its column, and these to at least a millionth of the largest in the program.
+    """
+    errors, taken = SignErrors(arrays, y), arrays.pulled_and_terms(y)
+    for part in arrays.column_parts():
+        errors.add(part, *taken[part.at])
+    return errors.value
+
+
+def checked_duals(arrays: LinearForm, y: FloatArray) -> tuple[float | None, float]:
+    """`dual_bound` and `dual_residual` of finite duals, in one pass through the columns where that will do."""
+    bound, errors, taken = BoundSum(arrays, y), SignErrors(arrays, y), arrays.pulled_and_terms(y)
+    together = bound.finite and bound.y is y
+    for part in arrays.column_parts():
+        pulled, terms = taken[part.at]
+        errors.add(part, pulled, terms)
+        if together:
+            bound.add(part, pulled)
+    return bound.value if together else dual_bound(arrays, y), errors.value
+
+
+class BoundSum:
+    """The sum of `dual_bound`: what the rows add to it, and then what columns do, some by some.
+
+    Attributes
+    ----------
+    y : FloatArray
+        The multipliers without those of a sign that their rows cannot have; the ones given if all are as they can be.
+    finite : bool
+        Whether nothing has spoiled it so far.
+    """
+
+    def __init__(self, arrays: LinearForm, y: FloatArray) -> None:
+        self._arrays, self._sign = arrays, 1.0 if arrays.maximise else -1.0
+        self._total, self._terms = 0.0, None
+        self.y, self.finite = y, bool(np.isfinite(y).all())
+        possible = [self._of_rows(rows, y[rows.at]) for rows in arrays.row_parts()] if self.finite else []
+        if any(some is not None for some in possible):
+            parts = zip(possible, arrays.row_parts(), strict=True)
+            self.y = np.concatenate([y[rows.at] if some is None else some for some, rows in parts])
+
+    _terms: Slices | None
+
+    def _of_rows(self, rows: RowPart, y: FloatArray) -> FloatArray | None:
+        """Add what some rows do; their multipliers as they can be, None if these are so already."""
+        given = self._sign * y
+        multipliers = _possible(given, rows)
         side = np.where(multipliers > 0, rows.upper, rows.lower)
         active = multipliers != 0
-        total += float((multipliers[active] * side[active]).sum())
-        as_given = as_given and np.array_equal(multipliers, sign * y[rows.at])
-    if pulled is None or not as_given:
-        y = np.concatenate([np.zeros(0), *(sign * _possible(sign * y[rows.at], rows) for rows in arrays.row_parts())])
-        pulled = arrays.pulled(y)
-    terms: Slices | None = None
-    for part in arrays.column_parts():
-        reduced = sign * (part.cost - pulled[part.at])
-        reach = np.where(reduced > 0, part.implied_upper, part.implied_lower)
+        self._total += float((multipliers[active] * side[active]).sum())
+        return None if np.array_equal(multipliers, given) else self._sign * multipliers
+
+    def add(self, part: ColumnPart, pulled: FloatArray) -> None:
+        """Add what some columns do, of which the rows take ``pulled``."""
+        if not self.finite:
+            return
+        reduced = _reduced(part, pulled, self._sign)
+        lower, upper = part.implied_lower, part.implied_upper
+        if np.isfinite(upper).all() and np.isfinite(lower).all():
+            self._total += float(np.maximum(reduced, 0.0) @ upper)
+            if not (is_constant(lower) and lower[0] == 0.0):
+                self._total += float(np.minimum(reduced, 0.0) @ lower)
+            return
+        reach = np.where(reduced > 0, upper, lower)
         active = reduced != 0
         endless = active & np.isinf(reach)
         if endless.any():
-            terms = arrays.column_terms(np.abs(y)) if terms is None else terms
-            active &= ~(endless & (np.abs(reduced) <= NOISE * (np.abs(part.cost) + terms[part.at])))
-        if not np.isfinite(reach[active]).all():
-            return None
-        total += float((reduced[active] * reach[active]).sum())
-    bound = sign * total + arrays.offset
-    return bound if np.isfinite(bound) else None
+            self._terms = self._arrays.column_terms(np.abs(self.y)) if self._terms is None else self._terms
+            active &= ~(endless & (np.abs(reduced) <= NOISE * (np.abs(part.cost) + self._terms[part.at])))
+        self.finite = bool(np.isfinite(reach[active]).all())
+        if self.finite:
+            self._total += float((reduced[active] * reach[active]).sum())
+
+    @property
+    def value(self) -> float | None:
+        """The bound; None if it is spoiled."""
+        bound = self._sign * self._total + self._arrays.offset
+        return bound if self.finite and np.isfinite(bound) else None
+
+
+class SignErrors:
+    """The errors of `dual_residual`: those of the rows, and then of columns, some by some."""
+
+    def __init__(self, arrays: LinearForm, y: FloatArray) -> None:
+        self._sign = 1.0 if arrays.maximise else -1.0
+        self._rows, self._largest = 0.0, 0.0
+        self._wrong: list[tuple[FloatArray, FloatArray]] = []
+        size = np.abs(y)
+        least = LEAST * float(size.max(initial=0.0))
+        for rows in arrays.row_parts():
+            error = _wrong_sign(self._sign * y[rows.at], rows.lower, rows.upper)
+            some = np.flatnonzero(error)
+            self._rows = max(self._rows, _largest_ratio(error[some], size[rows.at][some], least))
+
+    def add(self, part: ColumnPart, pulled: FloatArray, terms: FloatArray) -> None:
+        """Look at some columns, of which the rows take ``pulled``, the sum of numbers of these sizes without signs."""
+        error = _wrong_sign(_reduced(part, pulled, self._sign), part.lower, part.upper)
+        size = terms if part.free else terms + np.abs(part.cost)
+        self._largest = max(self._largest, float(size.max(initial=0.0)))
+        some = np.flatnonzero(error)
+        self._wrong.append((error[some], size[some]))
+
+    @property
+    def value(self) -> float:
+        """The largest."""
+        least = LEAST * self._largest
+        return max(self._rows, *(_largest_ratio(error, size, least) for error, size in self._wrong), 0.0)
+
+
+def _reduced(part: ColumnPart, pulled: FloatArray, sign: float) -> FloatArray:
+    """Reduced costs of some columns, of a program that maximises."""
+    if part.free:
+        return -sign * pulled
+    return sign * (part.cost - pulled)
 
 
 def _possible(multipliers: FloatArray, rows: RowPart) -> FloatArray:
@@ -188,38 +292,6 @@ def _possible(multipliers: FloatArray, rows: RowPart) -> FloatArray:
 def proved_by_nothing(arrays: LinearForm, value: float, bound: float) -> bool:
     """Whether an interior point's noise for duals proves less than no duals at all, which prove the value exactly."""
     return bound != value and value == arrays.offset and dual_bound(arrays, np.zeros(arrays.shape[0])) == value
-
-
-def dual_residual(arrays: LinearForm, y: FloatArray, pulled: Slices | None = None) -> float:
-    """Largest relative error in the signs of the duals: 0 if y is feasible in the dual program.
-
-    A column without upper bound may have no positive reduced cost (when maximising), one without lower bound no
-    negative one; likewise the duals of rows that lack a side. Implied bounds count for nothing here. Each error is
-    relative to the terms of its column, and these to at least a millionth of the largest in the program. ``pulled`` is
-    A'y where that is known.
-    """
-    sign = 1.0 if arrays.maximise else -1.0
-    pulled = arrays.pulled(y) if pulled is None else pulled
-    size, rows = np.abs(y), 0.0
-    least = LEAST * float(size.max(initial=0.0))
-    for some in arrays.row_parts():
-        error = _wrong_sign(sign * y[some.at], some.lower, some.upper)
-        rows = max(rows, _largest_ratio(error, size[some.at], least))
-    if not any(_column_errors(arrays, pulled, part).any() for part in arrays.column_parts()):
-        return rows
-    terms, largest, columns = arrays.column_terms(size), 0.0, 0.0
-    for part in arrays.column_parts():
-        largest = max(largest, float((terms[part.at] + np.abs(part.cost)).max()))
-    for part in arrays.column_parts():
-        error = _column_errors(arrays, pulled, part)
-        columns = max(columns, _largest_ratio(error, terms[part.at] + np.abs(part.cost), LEAST * largest))
-    return max(rows, columns)
-
-
-def _column_errors(arrays: LinearForm, pulled: Slices, part: ColumnPart) -> FloatArray:
-    """By how much reduced costs have a sign that their columns cannot have."""
-    reduced = part.cost - pulled[part.at]
-    return _wrong_sign(reduced if arrays.maximise else -reduced, part.lower, part.upper)
 
 
 def row_sign_error(arrays: LinearForm, y: FloatArray) -> float:
@@ -237,9 +309,8 @@ def _wrong_sign(value: FloatArray, lower: FloatArray, upper: FloatArray) -> Floa
 
 
 def _largest_ratio(error: FloatArray, size: FloatArray, least: float) -> float:
-    """Of errors to sizes, which are taken to be ``least`` at least."""
-    some = error > 0
-    return float((error[some] / np.maximum(size[some], least)).max(initial=0.0))
+    """Of errors above 0 to sizes, which are taken to be ``least`` at least."""
+    return float((error / np.maximum(size, least)).max(initial=0.0))
 
 
 def is_bounded(arrays: LinearForm) -> bool:

@@ -7,18 +7,26 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from optsched.solvers.prices import compiling
 from optsched.solvers.prices.compiling import compiler
 
 
 @dataclass(frozen=True)
 class Sweeps:
-    """The compiled sweeps: `Oracle.ask`, `Point.totals`, and the two of `optsched.solvers.prices.polish.Pinned`."""
+    """The compiled sweeps.
+
+    They are those of `Oracle.ask`, `Point.totals`, `Market.worth` and the layout of a market, and the two of
+    `optsched.solvers.prices.polish.Pinned`.
+    """
 
     walk: Callable[..., tuple[float, float]]
     pin: Callable[..., None]
     stand: Callable[..., float]
     spread: Callable[..., None]
+    reach: Callable[..., float]
+    lay_out: Callable[..., bool]
 
 
 def sweeps_for(entries: int) -> Sweeps | None:
@@ -30,7 +38,9 @@ def sweeps_for(entries: int) -> Sweeps | None:
 def compiled() -> Sweeps | None:
     """The compiled sweeps, or None without numba."""
     made = compiler(fastmath={"contract", "nsz"}, error_model="numpy")
-    return None if made is None else Sweeps(made(_walk), made(_pin), made(_stand), made(_spread))
+    return None if made is None else Sweeps(
+        made(_walk), made(_pin), made(_stand), made(_spread), made(_reach), made(_lay_out)
+    )  # fmt: skip
 
 
 def _walk(
@@ -174,3 +184,35 @@ def _spread(place: Any, lower: Any, upper: Any, share: Any, weight: Any, amount:
             x[place[k, upper[k]]] += members * share[k]
         if lower[k] >= 0:
             x[place[k, lower[k]]] += members * (1.0 - share[k])
+
+
+def _reach(level: Any, place: Any, amount: Any, weight: Any, x: Any, held: Any) -> float:
+    """`Market.worth` class by class: the least level that totals give, and what they hold in each place."""
+    least = np.inf
+    for k in range(len(amount)):
+        reached = 0.0
+        for j in range(len(held)):
+            if place[k, j] >= 0:
+                time = x[place[k, j]]
+                reached += level[k, j] * time
+                held[j] += amount[k] * time
+        least = min(least, reached * (amount[k] / weight[k]))
+    return least
+
+
+def _lay_out(
+    klass: Any, way: Any, good: Any, held: Any, level: Any, table: Any, place: Any, amount: Any
+) -> bool:  # fmt: skip
+    """`Market` of columns that hold one good each, column by column; whether those of a class hold as much of each.
+
+    ``amount`` is 0 of classes that have no column.
+    """
+    for column in range(len(klass)):
+        k, w = klass[column], way[column]
+        g = good[w]
+        if g < 0 or not held[w] > 0.0 or place[k, g] >= 0 or (amount[k] > 0.0 and amount[k] != held[w]):
+            return False
+        table[k, g] = level[column]
+        place[k, g] = column
+        amount[k] = held[w]
+    return True

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from optsched.arrays import FloatArray, IntArray, blocks
+from optsched.arrays import FloatArray, IntArray, blocks, highest_in_rows
 from optsched.candidates import Classes
 from optsched.program import AllocationProgram
 from optsched.solvers.prices.kernels import sweeps_for
@@ -156,7 +156,11 @@ class Market:
 
     def worth(self, x: FloatArray) -> float:
         """The smallest level of an allocation, in ``unit``, scaled down until nothing runs out."""
-        reached, held = np.zeros(len(self)), np.zeros(self.width)
+        held, sweeps = np.zeros(self.width), sweeps_for(self.level.size)
+        if sweeps is not None and self.good is not None:
+            least = sweeps.reach(self.level, self.place, self.amount, self.weight, x, held)
+            return float(least) / float((self.held(held) / self.capacity).max(initial=1.0))
+        reached = np.zeros(len(self))
         for number, (level, place) in enumerate(zip(self.level.T, self.place.T, strict=True)):
             time = np.where(place >= 0, x[place], 0.0)
             held[number] = self.amount @ time
@@ -246,7 +250,7 @@ def market_of(program: AllocationProgram) -> Market:
     if amount is None:
         goods, amount = None, np.ones(len(C))
         table, place = _by_number(C.class_a, level, len(C))
-    best = table.max(axis=1, initial=0.0)
+    best = highest_in_rows(table)
     unit = float(best.min(initial=np.inf))
     unit = unit if 0.0 < unit < np.inf else 1.0
     table /= unit
@@ -283,7 +287,14 @@ def _by_good(C: Classes, level: FloatArray, limited: IntArray) -> tuple[FloatArr
     number = np.full(C.holds.resources, -1)
     number[limited] = np.arange(len(limited))
     held, good = C.holds.by_way.amount, number[C.holds.by_way.row]
-    table, place, amount = np.zeros(shape), np.full(shape, -1, np.int32), np.ones(len(C))
+    table, place = np.zeros(shape), np.full(shape, -1, np.int32)
+    sweeps = sweeps_for(table.size)
+    if sweeps is not None:
+        amount = np.zeros(len(C))
+        alike = sweeps.lay_out(C.class_a, C.holds.by_way.way, good, held, level, table, place, amount)
+        amount[amount == 0] = 1.0
+        return table, place, amount if alike else None
+    amount = np.ones(len(C))
     for part in blocks(C.columns):
         klass, way = C.class_a[part], C.holds.by_way.way[part]
         table[klass, good[way]] = level[part]

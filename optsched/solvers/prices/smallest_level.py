@@ -20,7 +20,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, highest_in_rows
 from optsched.solvers.prices.market import Market, Point
 from optsched.solvers.prices.master import Master
 from optsched.solvers.prices.oracle import Oracle, Response
@@ -270,7 +270,7 @@ class Search:
 
 def _critical(market: Market) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Prices, slopes and rents that say: the class that is slowest on its best place holds the level."""
-    best = market.level.max(axis=1)
+    best = highest_in_rows(market.level)
     held = int(best.argmin())
     slope, rent = np.zeros(len(market)), np.zeros(len(market))
     members = float(market.weight[held] / market.amount[held])

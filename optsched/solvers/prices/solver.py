@@ -51,7 +51,7 @@ class Prices(Solver):
             return "jobs are whole"
         if program.extend is not None or program.side:
             return "it has rows beside time and capacity"
-        if not C.alone.all():
+        if not C.all_alone:
             return "jobs share GPUs"
         if len(C) == 0 or C.columns == 0:
             return "it has no jobs that can run"
