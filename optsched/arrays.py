@@ -165,21 +165,48 @@ def _group_by_number(columns: Sequence[AnyArray], length: int) -> Groups | None:
     room = math.prod(sizes)
     if room > 2 * length + FEW:
         return None
-    number = np.zeros(length, np.int64)
+    number = _numbered(columns, lowest, sizes)
+    first, count = np.full(room, length, np.int64), np.zeros(room, np.int64)
+    if room <= FEW:  # most blocks of many rows show nothing new
+        for part in blocks(length):
+            here = np.bincount(number[part], minlength=room)
+            if ((here > 0) & (count == 0)).any():
+                _mark_first(first, number, part, count == 0)
+            count += here
+    else:
+        for part in reversed(list(blocks(length))):  # of several equal rows the last one written is the first one
+            first[number[part][::-1]] = np.arange(part.stop - 1, part.start - 1, -1)
+        count = np.bincount(number, minlength=room)
+    there = np.flatnonzero(first < length)
+    there = there[np.argsort(first[there])]
+    if is_range(there, room):
+        return Groups(first, number, count.astype(np.int64))
+    rank = np.zeros(room, np.int64)
+    rank[there] = np.arange(len(there))
+    inverse = np.empty(length, np.int64)
+    for part in blocks(length):
+        inverse[part] = rank[number[part]]
+    return Groups(first[there], inverse, count[there].astype(np.int64))
+
+
+def _numbered(columns: Sequence[AnyArray], lowest: Sequence[int], sizes: Sequence[int]) -> IntArray:
+    """One number for each row, of columns that begin at ``lowest`` and have so many values."""
+    column: AnyArray = columns[0]
+    if len(columns) == 1 and lowest[0] == 0 and column.dtype == np.int64:
+        return column
+    number = np.zeros(len(column), np.int64)
     for column, low, size in zip(columns, lowest, sizes, strict=True):
         number *= size
         number += column
         number -= low
-    first = np.full(room, length, np.int64)
-    for part in reversed(list(blocks(length))):  # of several equal rows the last one written is the first one
-        first[number[part][::-1]] = np.arange(part.stop - 1, part.start - 1, -1)
-    there = np.flatnonzero(first < length)
-    there = there[np.argsort(first[there])]
-    rank = np.zeros(room, np.int64)
-    rank[there] = np.arange(len(there))
-    for part in blocks(length):
-        number[part] = rank[number[part]]
-    return Groups(first[there], number, np.bincount(number, minlength=len(there)).astype(np.int64))
+    return number
+
+
+def _mark_first(first: IntArray, number: IntArray, part: slice, new: BoolArray) -> None:
+    """Write down the first row in a block of numbers that are new in it."""
+    before = first[~new]
+    first[number[part][::-1]] = np.arange(part.stop - 1, part.start - 1, -1)
+    first[~new] = before
 
 
 def _group_by_some(columns: Sequence[AnyArray], length: int) -> Groups | None:

@@ -100,7 +100,9 @@ class Level:
             return np.where(above >= 0, find_sorted(self.keys, above * STRIDE + number), -1)
         if not len(self.number):
             return np.full(len(above), -1, np.int64)
-        own = self.number[:1] if is_constant(self.number) else self.number[above]
+        if is_constant(self.number):
+            return above if self.number[0] == number else np.full(len(above), -1, np.int64)
+        own = self.number[above]
         return np.where((above >= 0) & (own == number), above, -1)
 
     def above(self, places: IntArray, least: int) -> tuple[IntArray, IntArray]:

@@ -17,6 +17,9 @@ from optsched.performance.levels import STRIDE, Level, Places
 from optsched.performance.protocol import Edges, Feasibility, JobBatch, Observations, Prediction, Source, expand_edges
 from optsched.performance.sizes import PoolSizes
 
+CODES = np.array([Feasibility.NO_RATE, Feasibility.ZERO_RATE, Feasibility.OK], np.uint8)
+"""What is said where no entry is found, one that is 0, and one that is not."""
+
 
 class TableModel:
     """Look up stated rates.
@@ -86,12 +89,13 @@ class TableModel:
         job, configuration, shape = expand_edges(jobs, configurations, edges)
         fewest = configurations.nodes == self.fewest_nodes(configurations.pool, configurations.gpus)
         rate = np.zeros(len(job))
-        feasible = np.full(len(job), Feasibility.NO_RATE, np.uint8)
+        feasible = np.empty(len(job), np.uint8)
         for part in blocks(len(job)):
             entry = self._find(jobs, configurations, fewest, job[part], configuration[part])
             found = entry >= 0
-            rate[part][found] = self._rate[entry[found]]
-            feasible[part][found] = np.where(rate[part][found] > 0, Feasibility.OK, Feasibility.ZERO_RATE)
+            if found.any():
+                rate[part] = np.where(found, self._rate[entry], 0.0)
+            feasible[part] = CODES[found.astype(np.uint8) + (rate[part] > 0)]
         return Prediction(
             rate=rate.reshape(shape),
             log_sd=constant(0.0, len(job), np.float64).reshape(shape),
@@ -101,17 +105,21 @@ class TableModel:
 
     def _find(self, jobs: JobBatch, ways: Configurations, fewest: BoolArray, job: IntArray, way: IntArray) -> IntArray:
         """Entry for each (job, way to run), or -1; some ways span as few nodes as they can."""
-        pool, gpus, nodes, fewest = ways.pool[way], ways.gpus[way], ways.nodes[way], fewest[way]
-        place = self._find_place(jobs.profile[job], pool)
-        place = np.where((gpus > 0) & (nodes > 0), place, -1)  # 0 is a mark in the table: OWN_GANG, ANY_SPREAD
-        plain_count = np.where(jobs.own[job], jobs.gang[job], 1)
+        place = self._find_place(jobs.profile[job], ways.pool[way])
+        on_gpus = (ways.gpus > 0) & (ways.nodes > 0)
+        if not on_gpus.all():
+            place = np.where(on_gpus[way], place, -1)  # 0 is a mark in the table: OWN_GANG, ANY_SPREAD
+        gpus = ways.gpus[way]
         plain = self._spreads.find(self._counts.find(place, OWN_GANG), ANY_SPREAD)
-        plain = np.where(fewest & (gpus == plain_count), plain, -1)
+        here = gpus == np.where(jobs.own[job], jobs.gang[job], 1)
+        if not fewest.all():
+            here &= fewest[way]
+        plain = np.where(here, plain, -1)
         if not len(self._profile_counts):  # no entry is of a count
             return plain
         count = self._counts.find(place, gpus)
-        entry = self._spreads.find(count, nodes)
-        entry = np.where((entry < 0) & fewest, self._spreads.find(count, ANY_SPREAD), entry)
+        entry = self._spreads.find(count, ways.nodes[way])
+        entry = np.where((entry < 0) & fewest[way], self._spreads.find(count, ANY_SPREAD), entry)
         return np.where(entry < 0, plain, entry)
 
     def _find_place(self, profile: IntArray, pool: IntArray) -> IntArray:
@@ -119,7 +127,7 @@ class TableModel:
         found = self._at.find(profile, self._pool_place[pool])
         if (self._type_place != self._pool_place).any():
             found = np.where(found >= 0, found, self._at.find(profile, self._type_place[pool]))
-        return np.where(pool < 0, -1, found)
+        return np.where(pool < 0, -1, found) if (pool < 0).any() else found
 
     def fewest_nodes(self, pool: IntArray, gpus: IntArray) -> IntArray:
         """Fewest nodes that hold so many GPUs; one more than the pool has where they don't fit."""
