@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverUnavailable
+from optsched.matrices import beside
 from optsched.program import AllocationProgram, ConicProgram, LinearArrays, TimelineProgram
 from optsched.program.arrays import Block, differing_entries, with_entries
 from optsched.solution.values import Basis, Values
@@ -139,7 +140,7 @@ class Session(ABC):
         zero = np.zeros(count)
         self.arrays = replace(
             old,
-            A=sp.csc_matrix(sp.hstack([old.A, matrix])),
+            A=beside(old.A, matrix),
             cost=np.concatenate([old.cost, cost]),
             lower=np.concatenate([old.lower, zero]),
             upper=np.concatenate([old.upper, upper]),

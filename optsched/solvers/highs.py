@@ -19,6 +19,7 @@ from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import LinearArrays
 from optsched.solution.values import BASIC, Basis, PointStatus, Termination, Values
 from optsched.solvers.base import PROGRESS_EVERY, START_DROPPED, Capability, Limits, Progress, Session, Solver
+from optsched.solvers.highs_options import PRIMAL, options_of
 from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.raw_log import caught_output
 
@@ -49,7 +50,9 @@ class HighsSession(Session):
         self._highs: Any = None
         self._interrupt = threading.Event()
         self._started = 0.0
-        self._warm = False
+        self._warm = self._watching = False
+        self._options: dict[str, Any] | None = None
+        """Those that are set, while nothing else was."""
         self._last_event = 0.0
         self._limits = Limits()
         self._mip: dict[str, float] = {}
@@ -85,7 +88,8 @@ class HighsSession(Session):
                 "HiGHS refused the program (a NaN, a coefficient from 1e15 on, or a lower bound above an upper one)"
             )
         self._highs = highs
-        self._warm = False
+        self._warm = self._watching = False
+        self._options = None
 
     def set_cost(self, cost: FloatArray) -> None:
         """Replace the cost vector, in place."""
@@ -161,6 +165,7 @@ class HighsSession(Session):
             try:
                 highs.run()
                 if highs.getModelStatus() in failed and (self._warm or self._algorithm == "ipm"):
+                    self._options = None
                     highs.clearSolver()  # the basis of the last run may have led it astray
                     highs.setOptionValue("solver", "simplex")
                     highs.run()
@@ -186,33 +191,15 @@ class HighsSession(Session):
 
     def _apply(self, limits: Limits) -> None:
         highs = self._highs
+        options = options_of(limits, self._algorithm, integer=self.arrays.is_integer, warm=self._warm)
+        if options == self._options:
+            return
+        self._options = None
         highs.resetOptions()
-        tight = max(limits.tolerance, 1e-10)
-        integer = self.arrays.is_integer
-        options: dict[str, Any] = {
-            "output_flag": limits.on_log is not None,
-            "threads": limits.threads,
-            "random_seed": limits.seed,
-            "primal_feasibility_tolerance": tight,
-            "dual_feasibility_tolerance": tight,
-            "ipm_optimality_tolerance": max(limits.tolerance, 1e-12),
-            "mip_feasibility_tolerance": max(limits.tolerance, 1e-9),
-            "mip_rel_gap": 0.0 if limits.gap is None else limits.gap,
-            "solver": "choose" if integer else self._algorithm,
-        }
-        if self._warm and self._algorithm == "simplex" and not integer:
-            options["simplex_strategy"] = 4  # primal: the dual simplex re-initialises its weights
-        if limits.time is not None:
-            options["time_limit"] = max(limits.time, 1e-3)
-        if limits.work is not None:
-            options |= {
-                "simplex_iteration_limit": limits.work,
-                "ipm_iteration_limit": limits.work,
-                "mip_max_nodes": limits.work,
-            }
-        for name, value in {**options, **limits.options}.items():
+        for name, value in options.items():
             if highs.setOptionValue(name, value) != self._module.HighsStatus.kOk:
                 raise UsageError(f"HiGHS has no option {name!r} that takes {value!r}")
+        self._options = options
 
     def _give_start(self) -> None:
         start, self._start = self._start, None
@@ -234,7 +221,8 @@ class HighsSession(Session):
             self._highs.setBasis(basis)
             self._warm = True
             if self._algorithm == "simplex":
-                self._highs.setOptionValue("simplex_strategy", 4)
+                self._options = None
+                self._highs.setOptionValue("simplex_strategy", PRIMAL)
         elif start is not None:
             solution = self._module.HighsSolution()
             solution.col_value = np.asarray(start, np.float64).tolist()
@@ -243,8 +231,9 @@ class HighsSession(Session):
     def _watch(self) -> None:
         """Subscribe to the callbacks that report progress and can stop the run."""
         highs = self._highs
-        if highs.getOptionValue("solver")[1] == "pdlp":
+        if self._watching or highs.getOptionValue("solver")[1] == "pdlp":
             return
+        self._watching = True
         for callback, handler in (
             (highs.cbSimplexInterrupt, self._on_interrupt),
             (highs.cbIpmInterrupt, self._on_interrupt),

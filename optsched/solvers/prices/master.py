@@ -59,8 +59,10 @@ class Master:
         """Take a response as a proposal."""
         self.proposals.append(response)
         if self._session is not None:
-            column = sp.csc_matrix(self._column(response)[:, np.newaxis])
-            self._session.add_columns(column, np.array([response.level * self._sharp]), np.array([1.0]))
+            column = self._column(response)
+            rows = np.arange(len(column), dtype=np.int32)
+            matrix = sp.csc_matrix((column, rows, np.array([0, len(column)], np.int32)), shape=(len(column), 1))
+            self._session.add_columns(matrix, np.array([response.level * self._sharp]), np.array([1.0]))
 
     def solve(self) -> FloatArray:
         """The best mixture (``part``, ``value``), and the prices that it points to, worth 1 in all; shape (R,)."""
