@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import IntArray, blocks, find_sorted, is_constant, is_range, ranges
+from optsched.arrays import IntArray, blocks, constant, find_sorted, is_constant, is_range, ranges
 from optsched.instance.tables import RateTable
 
 STRIDE = 2**32
@@ -90,7 +90,8 @@ class Level:
     def of(cls, above: IntArray, number: IntArray) -> tuple[Level, IntArray]:
         """The level of entries, given by the place above and the number of each, and the place of each entry."""
         if is_range(above, len(above)):
-            return cls(None, number), above
+            alike = len(number) > 0 and (number == number[0]).all()
+            return cls(None, constant(number[0], len(number), np.int64) if alike else number), above
         keys, place = np.unique(above * STRIDE + number, return_inverse=True)
         return cls(keys, number), place.astype(np.int64)
 
@@ -100,9 +101,9 @@ class Level:
             return np.where(above >= 0, find_sorted(self.keys, above * STRIDE + number), -1)
         if not len(self.number):
             return np.full(len(above), -1, np.int64)
-        if is_constant(self.number):
+        if is_constant(self.number) and isinstance(number, int):
             return above if self.number[0] == number else np.full(len(above), -1, np.int64)
-        own = self.number[above]
+        own = self.number[:1] if is_constant(self.number) else self.number[above]
         return np.where((above >= 0) & (own == number), above, -1)
 
     def above(self, places: IntArray, least: int) -> tuple[IntArray, IntArray]:

@@ -88,9 +88,15 @@ class Oracle:
         self.margin, self.edge = np.empty(count), np.empty(count)
         self.asked = 0
         self.sweeps = sweeps_for(market.level.size)
+        self._last: tuple[FloatArray, float, Response] | None = None
 
     def ask(self, prices: FloatArray, level: float, whole: bool = False) -> Response:
-        """The response to prices and a level of at most ``market.highest``; whole: with what each class does."""
+        """The response to prices and a level of at most ``market.highest``; whole: with what each class does.
+
+        Who asks again after a whole response gets the same.
+        """
+        if self._last is not None and level == self._last[1] and np.array_equal(prices, self._last[0]):
+            return self._last[2]
         market, warm = self.market, self.asked > 0
         cost = market.costs(prices)
         self.asked += 1
@@ -118,7 +124,9 @@ class Oracle:
             )
         bound = (float(prices @ market.capacity) + rent) / slope if slope > 0 else np.inf
         ends = (self.lower.copy(), self.upper.copy()) if len(market) <= REMEMBERED else None
-        return Response(prices, level, demand, slope, rent, bound, None, ends)
+        response = Response(prices, level, demand, slope, rent, bound, None, ends)
+        self._last = (prices, level, response) if whole else None
+        return response
 
     @property
     def low(self) -> FloatArray:

@@ -193,21 +193,27 @@ def _program(
 ) -> LinearArrays:
     """maximise t  s.t.  level_f >= t and time_f <= 1 for the free f,  demand + beta t <= W - alpha,  t <= highest.
 
-    A unit of a column is a part of the time.
+    A unit of a column is a part of the time. The matrix is written column by column: level, time, demand; t comes last.
     """
     count, goods, columns = len(free), len(market.capacity), len(rows)
-    scale = sp.diags_array(1.0 / market.capacity)
-    entries = np.arange(columns)
-    reached = market.level[free[rows], places] * part
-    levels = sp.csc_matrix((reached, (rows, entries)), shape=(count, columns + 1))
-    levels = levels - sp.csc_matrix((np.ones(count), (np.arange(count), np.full(count, columns))), levels.shape)
-    time = sp.csc_matrix((part, (rows, entries)), shape=(count, columns + 1))
-    rise = sp.csc_matrix((taken.beta / market.capacity)[:, None])
-    demand = sp.hstack([scale @ market.rows_of(free[rows], places) @ sp.diags_array(part), rise])
+    held = market.rows_of(free[rows], places)
+    length = np.diff(held.indptr)
+    indptr = np.concatenate([[0], np.cumsum(length + 2), [0]])
+    begin, last = indptr[:-2], slice(indptr[-2], None)
+    others = np.arange(held.nnz) + 2 * np.repeat(np.arange(1, columns + 1), length)
+    rising = np.flatnonzero(taken.beta)
+    indptr[-1] = indptr[-2] + count + len(rising)
+    indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1])
+    indices[begin], data[begin] = rows, market.level[free[rows], places] * part
+    indices[begin + 1], data[begin + 1] = count + rows, part
+    indices[others] = 2 * count + held.indices
+    data[others] = held.data * np.repeat(part, length) / market.capacity[held.indices]
+    indices[last] = np.concatenate([np.arange(count), 2 * count + rising])
+    data[last] = np.concatenate([np.full(count, -1.0), taken.beta[rising] / market.capacity[rising]])
     upper = np.append(np.full(columns, np.inf), market.highest)
     size = 2 * count + goods
     return LinearArrays(
-        A=sp.csc_matrix(sp.vstack([levels, time, demand])),
+        A=sp.csc_matrix((data, indices, indptr), shape=(size, columns + 1)),
         row_lower=np.concatenate([np.zeros(count), np.full(count + goods, -np.inf)]),
         row_upper=np.concatenate([np.full(count, np.inf), np.ones(count), 1.0 - taken.alpha / market.capacity]),
         lower=np.zeros(columns + 1), upper=upper, cost=np.append(np.zeros(columns), 1.0),

@@ -36,7 +36,9 @@ PASSES = 150
 AT_ONCE = 3
 """Rounds of the second phase that prices from before are worth, before the first."""
 GUESS = 3e-4
-"""Gap that prices from before are taken to leave, until a level is known."""
+"""Gap that prices of a sample or of a smaller market are taken to leave, until a level is known."""
+NEARBY = 3e-5
+"""The same of prices from a round before."""
 CUTS = 6
 """Cuts between two rounds after one that did not lower the bound, and one more for each resource."""
 FREE = 1200
@@ -87,11 +89,15 @@ class Search:
         Prices to start from, as of a market that was much the same.
     watch : Watch, optional
         What ends the search before its time.
+    guess : float
+        Gap that prices to start from are taken to leave, until a level is known.
     """
 
-    def __init__(self, market: Market, start: FloatArray | None = None, watch: Ends | None = None) -> None:
+    def __init__(
+        self, market: Market, start: FloatArray | None = None, watch: Ends | None = None, guess: float = GUESS
+    ) -> None:
         self.market, self.oracle, self.master = market, Oracle(market), Master(market.capacity)
-        self._watch = watch
+        self._watch, self._guess = watch, guess
         self.bound, self.best, self.at = market.highest, np.inf, market.highest
         self.level = 0.0
         self.point: Point | None = None
@@ -155,7 +161,7 @@ class Search:
             if self.gap <= EXACT or self.stopped:
                 return
             self.rounds += 1
-            gap = self.gap if self.level > 0 else GUESS
+            gap = self.gap if self.level > 0 else self._guess
             wanted = max(150, int(40 * gap * len(market)) + 30 * market.width)
             few = sample_size(market) if self.large else min(FREE, wanted)
             most = max(MANY, len(market) // 2)  # a search among more of them is as good as this one
