@@ -213,6 +213,10 @@ class BoundSum:
     def _of_rows(self, rows: RowPart, y: FloatArray) -> FloatArray | None:
         """Add what some rows do; their multipliers as they can be, None if these are so already."""
         given = self._sign * y
+        side = _one_side(given, rows)
+        if side is not None:
+            self._total += 0.0 if is_constant(side) and not side[:1].any() else float(given @ side)
+            return None
         multipliers = _possible(given, rows)
         side = np.where(multipliers > 0, rows.upper, rows.lower)
         active = multipliers != 0
@@ -257,8 +261,11 @@ class SignErrors:
         size = np.abs(y)
         least = LEAST * float(size.max(initial=0.0))
         for rows in arrays.row_parts():
-            error = _wrong_sign(self._sign * y[rows.at], rows.lower, rows.upper)
-            some = np.flatnonzero(error)
+            given = self._sign * y[rows.at]
+            if _one_side(given, rows) is not None:
+                continue
+            error = _wrong_sign(given, rows.lower, rows.upper)
+            some = np.flatnonzero(error > 0)
             self._rows = max(self._rows, _largest_ratio(error[some], size[rows.at][some], least))
 
     def add(self, part: ColumnPart, pulled: FloatArray, terms: FloatArray) -> None:
@@ -266,7 +273,7 @@ class SignErrors:
         error = _wrong_sign(_reduced(part, pulled, self._sign), part.lower, part.upper)
         size = terms if part.free else terms + np.abs(part.cost)
         self._largest = max(self._largest, float(size.max(initial=0.0)))
-        some = np.flatnonzero(error)
+        some = np.flatnonzero(error > 0)
         self._wrong.append((error[some], size[some]))
 
     @property
@@ -281,6 +288,15 @@ def _reduced(part: ColumnPart, pulled: FloatArray, sign: float) -> FloatArray:
     if part.free:
         return -sign * pulled
     return sign * (part.cost - pulled)
+
+
+def _one_side(multipliers: FloatArray, rows: RowPart) -> FloatArray | None:
+    """The sides that some rows are held to where they are all finite and all alike: upper or lower ones; else None."""
+    side = rows.upper if multipliers.min(initial=0.0) >= 0.0 else rows.lower
+    if side is rows.lower and multipliers.max(initial=0.0) > 0.0:
+        return None
+    shown = side[:1] if is_constant(side) else side
+    return side if np.isfinite(shown).all() else None
 
 
 def _possible(multipliers: FloatArray, rows: RowPart) -> FloatArray:
