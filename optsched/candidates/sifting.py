@@ -27,13 +27,15 @@ def sifted(parts: Iterable[KindColumns], most: int) -> tuple[KindColumns, KindCo
     kept, others, dropped = Gathered(most), [], []
     for part in parts:
         keep = part.drop == Drop.KEPT
-        stay = part if keep.all() else part.take(np.flatnonzero(keep))
+        everything = keep.all()
+        stay = part if everything else part.take(np.flatnonzero(keep))
         stay = replace(stay, drop=constant(Drop.KEPT, len(stay), np.uint8))
         if kept.takes(stay):
             kept.add(stay)
         else:
             others.append(stay)
-        dropped.append(part.take(np.flatnonzero(~keep)))
+        if not everything:
+            dropped.append(part.take(np.flatnonzero(~keep)))
     return KindColumns.concatenate([kept.columns(), *others]), KindColumns.concatenate([KindColumns.none(), *dropped])
 
 

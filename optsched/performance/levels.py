@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import IntArray, blocks, constant, find_sorted, is_constant, is_range, ranges
+from optsched.arrays import FloatArray, IntArray, blocks, constant, find_sorted, is_constant, is_range, ranges
 from optsched.instance.tables import RateTable
 
 STRIDE = 2**32
@@ -116,3 +116,33 @@ class Level:
         length = np.searchsorted(self.keys, (places + 1) * STRIDE) - first
         rows = np.repeat(np.arange(len(places), dtype=np.int64), length)
         return rows, self.keys[ranges(first, length)] % STRIDE
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The entries of a table, level by level: (profile, place), then its GPU counts, then the nodes spanned of each.
+
+    Attributes
+    ----------
+    at : Places
+    counts, spreads : Level
+    rate : FloatArray
+        By the place of the last level.
+    """
+
+    at: Places
+    counts: Level
+    spreads: Level
+    rate: FloatArray
+
+    @classmethod
+    def of(cls, rates: RateTable) -> Entries:
+        """Those of a table."""
+        at, owner = Places.of(rates)
+        counts, owner = Level.of(owner, rates.gpus)
+        spreads, entry = Level.of(owner, rates.nodes)
+        rate = rates.rate
+        if not is_range(entry, len(entry)):
+            rate = np.empty(len(entry))
+            rate[entry] = rates.rate
+        return cls(at, counts, spreads, rate)

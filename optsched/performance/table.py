@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, IntArray, blocks, constant, is_range, ranges
+from optsched.arrays import BoolArray, FloatArray, IntArray, blocks, constant, gathered, ranges
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import key, show
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG, RateTable
 from optsched.performance.configurations import Configurations
-from optsched.performance.levels import STRIDE, Level, Places
+from optsched.performance.levels import STRIDE, Entries
+from optsched.performance.plain import PlainRates
 from optsched.performance.protocol import Edges, Feasibility, JobBatch, Observations, Prediction, Source, expand_edges
 from optsched.performance.sizes import PoolSizes
 
@@ -44,20 +46,17 @@ class TableModel:
         rows = {place: row for row, place in enumerate(rates.places)}
         self._pool_place = np.array([rows.get(pool.name, -1) for pool in pools], np.int64)
         self._type_place = np.array([rows.get(pool.gpu, -1) for pool in pools], np.int64)
-        # Level by level: (profile, place), then its GPU counts, then the nodes spanned of each.
-        self._at, owner = Places.of(rates)
-        self._counts, owner = Level.of(owner, rates.gpus)
-        self._spreads, entry = Level.of(owner, rates.nodes)
-        if is_range(entry, len(entry)):
-            self._rate = rates.rate
-        else:
-            self._rate = np.empty(len(entry))
-            self._rate[entry] = rates.rate
+        one_place = (self._type_place < 0) | (self._type_place == self._pool_place)
+        self._plain = PlainRates.of(rates) if one_place.all() else None
         self.has_spreads = bool((rates.nodes != ANY_SPREAD).any())
         self._profile_counts = np.zeros(0, np.int64)
         counted = rates.gpus != OWN_GANG
         if counted.any():
             self._profile_counts = np.unique(rates.profile[counted] * STRIDE + rates.gpus[counted])
+
+    @cached_property
+    def _entries(self) -> Entries:
+        return Entries.of(self._made_of[0])
 
     @classmethod
     def again(cls, model: object, instance: Instance, later_nodes: bool) -> TableModel:
@@ -88,13 +87,12 @@ class TableModel:
         """Look up the rates; see the class."""
         job, configuration, shape = expand_edges(jobs, configurations, edges)
         fewest = configurations.nodes == self.fewest_nodes(configurations.pool, configurations.gpus)
-        rate = np.zeros(len(job))
+        rate = np.empty(len(job))
         feasible = np.empty(len(job), np.uint8)
         for part in blocks(len(job)):
-            entry = self._find(jobs, configurations, fewest, job[part], configuration[part])
-            found = entry >= 0
-            if found.any():
-                rate[part] = np.where(found, self._rate[entry], 0.0)
+            stated = self._stated(jobs, configurations, fewest, job[part], configuration[part])
+            found = ~np.isnan(stated)
+            rate[part] = np.where(found, stated, 0.0)
             feasible[part] = CODES[found.astype(np.uint8) + (rate[part] > 0)]
         return Prediction(
             rate=rate.reshape(shape),
@@ -103,30 +101,39 @@ class TableModel:
             source=constant(Source.MEASURED, len(job), np.uint8).reshape(shape),
         )
 
-    def _find(self, jobs: JobBatch, ways: Configurations, fewest: BoolArray, job: IntArray, way: IntArray) -> IntArray:
-        """Entry for each (job, way to run), or -1; some ways span as few nodes as they can."""
-        place = self._find_place(jobs.profile[job], ways.pool[way])
-        on_gpus = (ways.gpus > 0) & (ways.nodes > 0)
-        if not on_gpus.all():
-            place = np.where(on_gpus[way], place, -1)  # 0 is a mark in the table: OWN_GANG, ANY_SPREAD
-        gpus = ways.gpus[way]
-        plain = self._spreads.find(self._counts.find(place, OWN_GANG), ANY_SPREAD)
-        here = gpus == np.where(jobs.own[job], jobs.gang[job], 1)
+    def _stated(
+        self, jobs: JobBatch, ways: Configurations, fewest: BoolArray, job: IntArray, way: IntArray
+    ) -> FloatArray:
+        """Rate for each (job, way to run), or NaN; some ways span as few nodes as they can."""
+        profile, gpus = jobs.profile[job], ways.gpus[way]
+        on_gpus = (ways.gpus > 0) & (ways.nodes > 0)  # 0 is a mark in the table: OWN_GANG, ANY_SPREAD
+        here = gpus == np.where(jobs.own[job], jobs.gang[job], 1)  # the count of the plain numbers
         if not fewest.all():
             here &= fewest[way]
-        plain = np.where(here, plain, -1)
-        if not len(self._profile_counts):  # no entry is of a count
-            return plain
-        count = self._counts.find(place, gpus)
-        entry = self._spreads.find(count, ways.nodes[way])
-        entry = np.where((entry < 0) & fewest[way], self._spreads.find(count, ANY_SPREAD), entry)
-        return np.where(entry < 0, plain, entry)
+        if self._plain is not None:
+            places = np.where(on_gpus & (ways.pool >= 0), self._pool_place[ways.pool], -1)
+            rate = self._plain.find(profile, places[way])
+            if not here.all():
+                rate[~here] = np.nan
+            return rate
+        table = self._entries
+        place = self._find_place(profile, ways.pool[way])
+        if not on_gpus.all():
+            place = np.where(on_gpus[way], place, -1)
+        plain = table.spreads.find(table.counts.find(place, OWN_GANG), ANY_SPREAD)
+        entry = plain = np.where(here, plain, -1)
+        if len(self._profile_counts):  # some entry is of a count
+            count = table.counts.find(place, gpus)
+            entry = table.spreads.find(count, ways.nodes[way])
+            entry = np.where((entry < 0) & fewest[way], table.spreads.find(count, ANY_SPREAD), entry)
+            entry = np.where(entry < 0, plain, entry)
+        return gathered(table.rate, entry, np.nan)
 
     def _find_place(self, profile: IntArray, pool: IntArray) -> IntArray:
         """Position of the (profile, place) that speaks for a profile in a pool: the pool's, else its GPU type's."""
-        found = self._at.find(profile, self._pool_place[pool])
+        found = self._entries.at.find(profile, self._pool_place[pool])
         if (self._type_place != self._pool_place).any():
-            found = np.where(found >= 0, found, self._at.find(profile, self._type_place[pool]))
+            found = np.where(found >= 0, found, self._entries.at.find(profile, self._type_place[pool]))
         return np.where(pool < 0, -1, found) if (pool < 0).any() else found
 
     def fewest_nodes(self, pool: IntArray, gpus: IntArray) -> IntArray:
@@ -148,14 +155,18 @@ class TableModel:
         """Spreads that the table lists by nodes spanned: (rows of the edges given, nodes spanned)."""
         if not self.has_spreads:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        return self._spreads.above(self._counts.find(self._find_place(jobs.profile[job], pool), gpus), ANY_SPREAD)
+        return self._entries.spreads.above(
+            self._entries.counts.find(self._find_place(jobs.profile[job], pool), gpus), ANY_SPREAD
+        )
 
     def _refuse_plain_numbers(self, instance: Instance) -> None:
         """A plain number of a workload is its rate on 1 GPU: refused where a larger gang would have to use it."""
+        if not instance.workloads:
+            return
         table, pools = instance.jobs_table, len(instance.cluster.pools)
         profiles = np.array([*(workload.rates for workload in instance.workloads), -1], np.int64)
         place = self._find_place(np.repeat(profiles, pools), np.tile(np.arange(pools), len(profiles)))
-        plain = np.reshape(self._counts.find(place, OWN_GANG) >= 0, (-1, pools))
+        plain = np.reshape(self._entries.counts.find(place, OWN_GANG) >= 0, (-1, pools))
         if not plain.any():
             return
         lowest = np.array([*(counts[0] for counts in table.level_lists), 0], np.int64)[table.levels]
