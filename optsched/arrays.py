@@ -38,6 +38,11 @@ def is_constant(column: AnyArray) -> bool:
     return column.strides == (0,)
 
 
+def shown(column: NDArray[Scalar]) -> NDArray[Scalar]:
+    """The rows that say all there is: of a column made by `constant` the first one."""
+    return column[:1] if is_constant(column) else column
+
+
 def taken(column: NDArray[Scalar], rows: AnyArray | None) -> NDArray[Scalar]:
     """``column[rows]``, for row numbers or a mask; what is constant stays so. All rows (None) are the column itself."""
     if rows is None:
@@ -178,7 +183,7 @@ def _group_by_number(columns: Sequence[AnyArray], length: int) -> Groups | None:
             first[number[part][::-1]] = np.arange(part.stop - 1, part.start - 1, -1)
         count = np.bincount(number, minlength=room)
     there = np.flatnonzero(first < length)
-    there = there[np.argsort(first[there])]
+    there = there[np.argsort(first[there], kind="stable")]  # quick where they are in order, or nearly so
     if is_range(there, room):
         return Groups(first, number, count.astype(np.int64))
     rank = np.zeros(room, np.int64)

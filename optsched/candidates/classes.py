@@ -16,7 +16,7 @@ from optsched.arrays import (
     IntArray,
     constant,
     in_order,
-    is_constant,
+    shown,
     taken,
 )
 from optsched.candidates.resources import Resources
@@ -179,8 +179,7 @@ class Classes:
     @cached_property
     def all_alone(self) -> bool:
         """Whether no column has a partner."""
-        shown = self.class_b[:1] if is_constant(self.class_b) else self.class_b
-        return bool((shown < 0).all())
+        return bool((shown(self.class_b) < 0).all())
 
     @cached_property
     def limit(self) -> FloatArray:

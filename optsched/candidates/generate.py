@@ -72,7 +72,7 @@ def _other_spreads(columns: KindColumns, kinds: Kinds, table: TableModel) -> Kin
 
 def _everywhere(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[KindColumns]:
     """Columns of kinds on so many GPUs of every pool, on the fewest nodes; pool by pool for each of them."""
-    pools, ways, place, counts = _fewest_nodes(gpus, sizes)
+    pools, ways, place, counts = ways_on_fewest_nodes(gpus, sizes)
     for part in blocks(len(kind)):
         way = np.add.outer(place[part], pools * counts).ravel()
         yield KindColumns.of(np.repeat(kind[part], len(pools)), way, ways)
@@ -80,7 +80,7 @@ def _everywhere(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[Ki
 
 def _kind_by_kind(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[KindColumns]:
     """The same, for kinds in order; those of a kind together, and pool by pool for each kind."""
-    pools, ways, place, counts = _fewest_nodes(gpus, sizes)
+    pools, ways, place, counts = ways_on_fewest_nodes(gpus, sizes)
     begin = np.append(np.flatnonzero(np.diff(kind, prepend=-1)), len(kind))
     row = 0
     while row + 1 < len(begin):
@@ -93,7 +93,7 @@ def _kind_by_kind(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[
         row = last
 
 
-def _fewest_nodes(gpus: IntArray, sizes: PoolSizes) -> tuple[IntArray, Ways, IntArray, int]:
+def ways_on_fewest_nodes(gpus: IntArray, sizes: PoolSizes) -> tuple[IntArray, Ways, IntArray, int]:
     """The pools; the ways to have these counts in every pool, in order; place of each count; how many there are."""
     pools = np.arange(len(sizes.gpus), dtype=np.int64)
     alike = group_rows([gpus], len(gpus))
@@ -182,14 +182,20 @@ def drop_unfit(columns: KindColumns, instance: Instance, kinds: Kinds, sizes: Po
     What was dropped before is looked at anew.
     """
     ways = columns.ways
+    drop = unfit(ways, sizes)[columns.way]
+    if instance.stated_needs.gpu_memory.any():
+        needs, has = gpu_memory(instance, kinds, columns)
+        on_gpus = ((ways.pool >= 0) & (ways.gpus > 0))[columns.way]
+        drop[(drop == Drop.KEPT) & on_gpus & (needs > has * (1 + ROUNDING))] = Drop.OUT_OF_MEMORY
+    return replace(columns, drop=drop)
+
+
+def unfit(ways: Ways, sizes: PoolSizes) -> NDArray[np.uint8]:
+    """`Drop` of ways with more GPUs than their pool has, or than so many of its nodes have; else 0."""
     on_gpus = (ways.pool >= 0) & (ways.gpus > 0)
     spread_wrong = (ways.nodes > sizes.nodes[ways.pool]) | (ways.gpus > sizes.most_gpus(ways.pool, ways.nodes))
     reasons = (on_gpus & (ways.gpus > sizes.gpus[ways.pool]), on_gpus & spread_wrong)
-    drop = np.select(reasons, (Drop.TOO_MANY_GPUS, Drop.TOO_MANY_NODES), Drop.KEPT).astype(np.uint8)[columns.way]
-    if instance.stated_needs.gpu_memory.any():
-        needs, has = gpu_memory(instance, kinds, columns)
-        drop[(drop == Drop.KEPT) & on_gpus[columns.way] & (needs > has * (1 + ROUNDING))] = Drop.OUT_OF_MEMORY
-    return replace(columns, drop=drop)
+    return np.select(reasons, (Drop.TOO_MANY_GPUS, Drop.TOO_MANY_NODES), Drop.KEPT).astype(np.uint8)
 
 
 def gpu_memory(instance: Instance, kinds: Kinds, columns: KindColumns) -> tuple[FloatArray, FloatArray]:

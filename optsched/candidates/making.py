@@ -8,6 +8,7 @@ from optsched.candidates.generate import option_columns, pair_columns, rated_col
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.modelled_pairs import modelled_pairs
 from optsched.candidates.pair_table import PairTable, pair_table
+from optsched.candidates.plain_columns import plain_columns
 from optsched.candidates.servers import server_columns
 from optsched.candidates.sifting import sifted
 from optsched.instance import Instance
@@ -57,6 +58,9 @@ def _rated(
 ) -> tuple[TableModel, KindColumns, KindColumns]:
     """The table, and the columns of jobs alone on GPUs: those that are kept, and those that are dropped."""
     table = TableModel.again(model, instance, later_nodes)
+    plain = plain_columns(instance, kinds, table) if only_table(model) else None
+    if plain is not None:
+        return table, *plain
     counts = kinds.counts(int(table.sizes.gpus.max()), table, complete=only_table(model))
     most = len(counts[0]) * len(instance.cluster.pools)
     return table, *sifted(rated_columns(instance, kinds, model, table, counts, later_nodes), most)

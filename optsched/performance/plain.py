@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import AnyArray, FloatArray, IntArray, blocks, is_constant
+from optsched.arrays import AnyArray, FloatArray, IntArray, blocks, is_range, shown
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG, RateTable
 from optsched.performance.levels import FEW, SPARSE
 
@@ -53,7 +53,14 @@ class PlainRates:
             key[(profile < 0) | (place < 0)] = -1
         return self.cells[key]
 
+    def rows(self, profile: IntArray, place: IntArray) -> FloatArray:
+        """Rates of profiles in places, shape (profiles, places); NaN for none, also where a place is -1."""
+        table = self.cells[:-1].reshape(-1, self.places)
+        own = table[profile]
+        if len(place) == self.places and is_range(place, self.places):
+            return own
+        return np.where(place >= 0, own[:, place], np.nan)
+
 
 def _all(column: AnyArray, value: int) -> bool:
-    shown = column[:1] if is_constant(column) else column
-    return bool((shown == value).all())
+    return bool((shown(column) == value).all())

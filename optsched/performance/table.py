@@ -44,10 +44,10 @@ class TableModel:
         pools = instance.cluster.pools
         self._made_of = (rates, instance.cluster, instance.now, later_nodes)
         rows = {place: row for row, place in enumerate(rates.places)}
-        self._pool_place = np.array([rows.get(pool.name, -1) for pool in pools], np.int64)
+        self.places_of_pools = np.array([rows.get(pool.name, -1) for pool in pools], np.int64)
         self._type_place = np.array([rows.get(pool.gpu, -1) for pool in pools], np.int64)
-        one_place = (self._type_place < 0) | (self._type_place == self._pool_place)
-        self._plain = PlainRates.of(rates) if one_place.all() else None
+        one_place = (self._type_place < 0) | (self._type_place == self.places_of_pools)
+        self.plain = PlainRates.of(rates) if one_place.all() else None
         self.has_spreads = bool((rates.nodes != ANY_SPREAD).any())
         self._profile_counts = np.zeros(0, np.int64)
         counted = rates.gpus != OWN_GANG
@@ -110,9 +110,9 @@ class TableModel:
         here = gpus == np.where(jobs.own[job], jobs.gang[job], 1)  # the count of the plain numbers
         if not fewest.all():
             here &= fewest[way]
-        if self._plain is not None:
-            places = np.where(on_gpus & (ways.pool >= 0), self._pool_place[ways.pool], -1)
-            rate = self._plain.find(profile, places[way])
+        if self.plain is not None:
+            places = np.where(on_gpus & (ways.pool >= 0), self.places_of_pools[ways.pool], -1)
+            rate = self.plain.find(profile, places[way])
             if not here.all():
                 rate[~here] = np.nan
             return rate
@@ -131,8 +131,8 @@ class TableModel:
 
     def _find_place(self, profile: IntArray, pool: IntArray) -> IntArray:
         """Position of the (profile, place) that speaks for a profile in a pool: the pool's, else its GPU type's."""
-        found = self._entries.at.find(profile, self._pool_place[pool])
-        if (self._type_place != self._pool_place).any():
+        found = self._entries.at.find(profile, self.places_of_pools[pool])
+        if (self._type_place != self.places_of_pools).any():
             found = np.where(found >= 0, found, self._entries.at.find(profile, self._type_place[pool]))
         return np.where(pool < 0, -1, found) if (pool < 0).any() else found
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, blocks, constant, is_constant
+from optsched.arrays import BoolArray, FloatArray, blocks, constant, shown
 from optsched.matrices import largest_of_rows
 from optsched.program.arrays import Block, row_sizes
 from optsched.program.parts import ColumnPart, Columns, RowPart, rows_of, units
@@ -282,8 +282,7 @@ class SmallestLevelForm:
     def _largest(self, factor: FloatArray) -> FloatArray:
         """The same of the columns x alone."""
         largest, C = np.zeros(self.shape[0]), self.program.classes
-        shown = factor[:1] if is_constant(factor) else factor
-        whole = all((shown[part] == 1.0).all() for part in blocks(len(shown)))
+        whole = all((shown(factor)[part] == 1.0).all() for part in blocks(len(shown(factor))))
         if whole:
             largest[self.rows[0].slice] = np.diff(C.throughput.indptr) > 0
         else:

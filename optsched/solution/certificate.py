@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import FloatArray, blocks, is_constant
+from optsched.arrays import FloatArray, blocks, is_constant, shown
 from optsched.program.linear_form import LinearForm
 from optsched.program.parts import ColumnPart, RowPart
 from optsched.program.slices import Slices
@@ -295,8 +295,7 @@ def _one_side(multipliers: FloatArray, rows: RowPart) -> FloatArray | None:
     side = rows.upper if multipliers.min(initial=0.0) >= 0.0 else rows.lower
     if side is rows.lower and multipliers.max(initial=0.0) > 0.0:
         return None
-    shown = side[:1] if is_constant(side) else side
-    return side if np.isfinite(shown).all() else None
+    return side if np.isfinite(shown(side)).all() else None
 
 
 def _possible(multipliers: FloatArray, rows: RowPart) -> FloatArray:

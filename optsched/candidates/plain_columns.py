@@ -1,0 +1,59 @@
+"""Columns of jobs whose rates are plain numbers of their own, as matrices of jobs and pools give them: the usual case.
+
+The same columns as `optsched.candidates.generate.rated_columns` makes and `optsched.candidates.sifting` sorts, without
+the detour by way of all of them: a kind runs on its gang, on the fewest nodes, in every pool for which it has a rate.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.arrays import BLOCK, IntArray, constant, shown
+from optsched.candidates.columns import Drop, KindColumns
+from optsched.candidates.generate import unfit, ways_on_fewest_nodes
+from optsched.candidates.kinds import Kinds
+from optsched.instance import Instance
+from optsched.performance.table import TableModel
+
+
+def plain_columns(instance: Instance, kinds: Kinds, table: TableModel) -> tuple[KindColumns, KindColumns] | None:
+    """The columns that are kept and those that are dropped; None where the kinds or what they need are not as simple.
+
+    Rates must come from the ``table`` alone.
+    """
+    others = any((shown(column) >= 0).any() for column in (kinds.levels, kinds.options, kinds.law))
+    needs = instance.stated_needs.gpu_memory.any() or instance.stated_needs.demand.nnz
+    if table.plain is None or not len(kinds) or others or needs or not shown(kinds.own).all():
+        return None
+    pools, ways, place, counts = ways_on_fewest_nodes(kinds.gpus_min, table.sizes)
+    wrong, most = unfit(ways, table.sizes), len(kinds) * len(pools)
+    fits = not wrong.any()
+    kind, way, rate = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most)
+    dropped: list[tuple[IntArray, IntArray, IntArray]] = []
+    count, rows = 0, max(1, BLOCK // len(pools))
+    for start in range(0, len(kinds), rows):
+        part = slice(start, min(start + rows, len(kinds)))
+        rates = table.plain.rows(kinds.profile[part], table.places_of_pools)
+        ways_here = np.add.outer(place[part], pools * counts)
+        runs = rates > 0
+        if not fits:
+            runs &= wrong[ways_here] == Drop.KEPT
+        cells = np.flatnonzero(runs)
+        here = slice(count, count + len(cells))
+        np.floor_divide(cells, len(pools), out=kind[here])
+        kind[here] += start
+        np.take(ways_here, cells, out=way[here], mode="clip")
+        np.take(rates, cells, out=rate[here], mode="clip")
+        count = here.stop
+        if len(cells) < runs.size:
+            cells = np.flatnonzero(~runs)
+            missing = np.where(np.isnan(rates.ravel()[cells]), Drop.NO_RATE, Drop.ZERO_RATE)
+            way_there = ways_here.ravel()[cells]
+            why = np.where(wrong[way_there] == Drop.KEPT, missing, wrong[way_there])
+            dropped.append((cells // len(pools) + start, way_there, why))
+    kept = KindColumns.of(kind[:count], way[:count], ways, rate=rate[:count])
+    if not dropped:
+        return kept, KindColumns.none()
+    kinds_there, ways_there, whys = (np.concatenate(arrays) for arrays in zip(*dropped, strict=True))
+    nothing = constant(0.0, len(whys), np.float64)
+    return kept, KindColumns.of(kinds_there, ways_there, ways, rate=nothing, drop=whys.astype(np.uint8))
