@@ -10,6 +10,7 @@ import pytest
 
 import optsched
 from optsched.candidates import Candidates, making
+from optsched.candidates.columns import Drop
 from optsched.candidates.plain_columns import plain_columns
 from optsched.performance.table import TableModel
 
@@ -81,6 +82,22 @@ def test_jobs_that_need_more_than_gpus_take_the_general_way(needs: dict[str, Any
     assert options.plain is not None and plain_columns(given, kinds, options) is None
     lost = sum(name in needs for name in ("gpu_memory",))
     assert len(found.columns) == 2 * len(kinds) - lost
+
+
+def test_a_stated_zero_is_told_from_a_rate_that_is_not_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = [{"name": name, "nodes": 1, "gpus_per_node": 4} for name in "abc"]
+    jobs = [
+        {"id": "x", "steps": 1, "throughput": {"a": 0.0, "c": 3.0}},
+        {"id": "y", "steps": 1, "throughput": {"b": 1}},
+    ]
+    given = optsched.Instance.from_document(
+        {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
+    )
+    found, ours = made(given)
+    assert found.columns.rate.tolist() == [3.0, 1.0]
+    assert found.dropped.drop.tolist() == [Drop.ZERO_RATE, Drop.NO_RATE, Drop.NO_RATE, Drop.NO_RATE]
+    monkeypatch.setattr(making, "plain_columns", lambda *_: None)
+    assert made(given)[1] == ours
 
 
 def test_a_rate_of_a_count_is_no_plain_number() -> None:
