@@ -29,7 +29,7 @@ demo: $(DEV) ## solve the quickstart instance, verify the answer, draw it
 	$(PY) examples/picture.py @quickstart max-min-fairness $(OUT)/quickstart.png
 
 test: $(DEV) ## run the tests
-	$(PY) -m pytest -n auto --maxprocesses 8 --dist loadfile
+	$(PY) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 lint: $(DEV) ## check style and formatting
 	$(PY) -m ruff check .

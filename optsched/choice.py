@@ -80,3 +80,8 @@ def require_all(solver: type[Solver], *, integer: bool, conic: bool, start: bool
         solver.require(Capability.CONIC, "a concave utility that is not linear")
     if start:
         solver.require(Capability.START, "a point to start from")
+
+
+def other_than(name: str) -> str:
+    """A solver of another kind, for what the one of this name left open."""
+    return "highs-ipm" if name == "clarabel" else "clarabel"

@@ -12,7 +12,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
-from optsched.choice import pick, pick_for_allocation, pick_for_timeline, require_all
+from optsched.choice import other_than, pick, pick_for_allocation, pick_for_timeline, require_all
 from optsched.cleaning import checked_point, cleaned
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.infeasibility import analyst_of, conflicting_rows, least_violation, refuse_refuted
@@ -215,7 +215,7 @@ class Engine:
         short = outcome.status is Status.FEASIBLE and outcome.values.termination is Termination.IMPRECISE
         if self.solver != "auto" or (outcome.certificate.ok and not short):
             return result
-        other = _other_than(outcome.solver.name)
+        other = other_than(outcome.solver.name)
         why = "; ".join(outcome.certificate.problems) or "it got no more precise"
         self.rebuilt.append(f"solved again by {other}, as of {outcome.solver.name}'s answer: {why}")
         log.info(self.rebuilt[-1])
@@ -280,7 +280,7 @@ class Engine:
 
         That is a method too narrow for its program. A solver of rows and columns that breaks down has nobody behind it.
         """
-        other = _other_than(broken)
+        other = other_than(broken)
         self.rebuilt.append(f"solved by {other}, as {broken} broke down: {error}")
         log.info(self.rebuilt[-1])
         self.reason = f"{self.reason}; {broken} broke down"
@@ -398,8 +398,3 @@ class Engine:
             replace(values, termination=Termination.INFEASIBLE), None, None, None, "none", certificate,
             Status.INFEASIBLE, self.chosen, conflicts=conflicts,
         )  # fmt: skip
-
-
-def _other_than(name: str) -> str:
-    """A solver of another kind."""
-    return "highs-ipm" if name == "clarabel" else "clarabel"

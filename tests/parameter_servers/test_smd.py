@@ -40,7 +40,7 @@ def chosen(solution: Solution) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("solver", ["highs", "scip", "cbc", "cp-sat"])
+@pytest.mark.parametrize("solver", ["highs", "scip", pytest.param("cbc", marks=pytest.mark.slow), "cp-sat"])
 def test_reference_values_on_every_solver(name: str, solver: str) -> None:
     loose = {"gap": 1e-4} if solver == "cp-sat" else {}  # it rounds values that are no integers to about 1e-5
     solution = solve(REFERENCE.instance(), name, solver=solver, **loose)

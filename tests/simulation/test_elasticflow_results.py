@@ -47,7 +47,8 @@ def test_edf_is_the_published_one() -> None:
     assert found == pytest.approx(reference()["rerun_of_authors_code"]["edf"], abs=1e-12)  # as many jobs
 
 
-@pytest.mark.parametrize("round", [3600.0, pytest.param(300.0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("round", [3600.0, 300.0])
 def test_tiresias_is_near_the_published_one(round: float) -> None:
     """Jobs go down to the next queue with the first plan after they have had its limit."""
     found = met("tiresias", {}, rigid=True, round=round)

@@ -60,7 +60,7 @@ def test_rounds_come_near_it_as_they_become_short(make: Make) -> None:
     fluid = simulate(trace, mode="fluid").metrics()["mean_jct"] or 0.0
     rounds = [
         simulate(trace, {"hysteresis": 0.0}, round=length, replan="events").metrics()["mean_jct"] or 0.0
-        for length in (500.0, 20.0)
+        for length in (500.0, 50.0)
     ]
     assert abs(rounds[1] / fluid - 1) < 0.02
     assert abs(rounds[1] / fluid - 1) < abs(rounds[0] / fluid - 1) + 0.005
