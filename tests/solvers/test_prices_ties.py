@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from test_prices_totals import several, solved
 
+import optsched
 from optsched.candidates.compile import compile
 from optsched.instance import Instance
 from optsched.performance.table import TableModel
@@ -156,3 +157,23 @@ def plain(level: np.ndarray, **fields: Any) -> Market:
         columns=usage.shape[1], held_by=lambda: usage,
         unit=1.0, highest=1.0, **filled,
     )  # fmt: skip
+
+
+def test_one_pool_that_binds_beside_slack_ones_does_not_stall() -> None:
+    """Prices of slack pools are tiny; where they count as nothing, the last 4e-9 of the gap stay for many rounds."""
+    random = np.random.default_rng([0, 10_000, 10])
+    base, speed = np.exp(random.normal(0, 1.0, 10_000)), np.geomspace(1.0, 6.0, 10)
+    rate = base[:, None] * speed ** random.beta(2, 2, 10_000)[:, None] * np.exp(random.normal(0, 0.2, (10_000, 10)))
+    unusable = random.random(rate.shape) < 0.05
+    unusable[np.arange(10_000), random.integers(0, 10, 10_000)] = False
+    rate[unusable] = 0.0
+    gpus = random.choice([1, 2, 4, 8], 10_000, p=[0.7, 0.1, 0.15, 0.05])
+    random.choice([1.0, 2.0, 4.0], 10_000, p=[0.8, 0.15, 0.05]), random.dirichlet(np.full(10, 5.0))
+    steps = base * np.exp(random.normal(np.log(28800), 1.2, 10_000))
+    counts = (3, 5, 5, 2, 10, 4, 6, 1, 2, 5)
+    instance = optsched.Instance.from_arrays(
+        pools={f"pool{j}": count for j, count in enumerate(counts)}, throughput=rate, gpus=gpus, steps=steps
+    )
+    solution = optsched.solve(instance, "makespan", solver="prices")
+    assert solution.ok and solution.status == "optimal" and solution.solver.iterations < 110
+    assert solution.objective == pytest.approx(solution.bound, rel=1e-9)

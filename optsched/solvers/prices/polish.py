@@ -125,17 +125,18 @@ def _smallest(values: FloatArray, count: int) -> IntArray:
 
 
 def polish(
-    oracle: Oracle, free: IntArray, prices: FloatArray, near: int = NEAR, time: float | None = None
+    oracle: Oracle, free: IntArray, prices: FloatArray, about: float, near: int = NEAR, time: float | None = None
 ) -> Polished | None:
     """Solve for the free classes, so many places of each, beside the pinned ones, within so many seconds.
 
-    The last response must be the whole one to these prices. None if the program has no optimum, as too many are pinned,
-    or takes longer.
+    The level is reckoned in units of what it is ``about``, so that HiGHS's tolerances are relative to it. The last
+    response must be the whole one to these prices. None if the program has no optimum, as too many are pinned, or takes
+    longer.
     """
     market, pinned = oracle.market, Pinned.but(oracle, free)
     rows, places = np.nonzero(_kept(oracle, free, prices, near))
-    part = np.minimum(1.0, HIGH / market.level[free[rows], places])
-    arrays, limits = _program(market, free, rows, places, part, pinned.taken), Limits(time, tolerance=PRECISE)
+    part = np.minimum(1.0, HIGH * about / market.level[free[rows], places])
+    arrays, limits = _program(market, free, rows, places, part, pinned.taken, about), Limits(time, tolerance=PRECISE)
     session = Highs().open(arrays)
     session.set_start(_segments(oracle, free, rows, places, prices))
     values = session.run(limits)
@@ -143,7 +144,7 @@ def polish(
         values = Highs().open(arrays).run(limits)
     if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
         return None
-    level = min(float(values.x[-1]), market.highest)
+    level = min(float(values.x[-1]) * about, market.highest)
     spent = np.zeros((len(free), market.width))
     spent[rows, places] = np.maximum(values.x[:-1], 0.0) * part
     spent /= np.maximum(1.0, spent.sum(axis=1))[:, np.newaxis]
@@ -189,11 +190,12 @@ def _kept(oracle: Oracle, free: IntArray, prices: FloatArray, near: int) -> Bool
 
 
 def _program(
-    market: Market, free: IntArray, rows: IntArray, places: IntArray, part: FloatArray, taken: Taken
+    market: Market, free: IntArray, rows: IntArray, places: IntArray, part: FloatArray, taken: Taken, about: float
 ) -> LinearArrays:
     """maximise t  s.t.  level_f >= t and time_f <= 1 for the free f,  demand + beta t <= W - alpha,  t <= highest.
 
-    A unit of a column is a part of the time. The matrix is written column by column: level, time, demand; t comes last.
+    A unit of a column is a part of the time, and t counts in units of what it is ``about``. The matrix is written
+    column by column: level, time, demand; t comes last.
     """
     count, goods, columns = len(free), len(market.capacity), len(rows)
     held = market.rows_of(free[rows], places)
@@ -204,13 +206,13 @@ def _program(
     rising = np.flatnonzero(taken.beta)
     indptr[-1] = indptr[-2] + count + len(rising)
     indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1])
-    indices[begin], data[begin] = rows, market.level[free[rows], places] * part
+    indices[begin], data[begin] = rows, market.level[free[rows], places] / about * part
     indices[begin + 1], data[begin + 1] = count + rows, part
     indices[others] = 2 * count + held.indices
     data[others] = held.data * np.repeat(part, length) / market.capacity[held.indices]
     indices[last] = np.concatenate([np.arange(count), 2 * count + rising])
-    data[last] = np.concatenate([np.full(count, -1.0), taken.beta[rising] / market.capacity[rising]])
-    upper = np.append(np.full(columns, np.inf), market.highest)
+    data[last] = np.concatenate([np.full(count, -1.0), about * taken.beta[rising] / market.capacity[rising]])
+    upper = np.append(np.full(columns, np.inf), market.highest / about)
     size = 2 * count + goods
     return LinearArrays(
         A=sp.csc_matrix((data, indices, indptr), shape=(size, columns + 1)),
@@ -218,6 +220,6 @@ def _program(
         row_upper=np.concatenate([np.full(count, np.inf), np.ones(count), 1.0 - taken.alpha / market.capacity]),
         lower=np.zeros(columns + 1), upper=upper, cost=np.append(np.zeros(columns), 1.0),
         integer=np.zeros(columns + 1, bool), maximise=True, offset=0.0, implied_lower=np.zeros(columns + 1),
-        implied_upper=np.append(np.ones(columns), market.highest), rows=(Block("polish", 0, size),),
+        implied_upper=np.append(np.ones(columns), market.highest / about), rows=(Block("polish", 0, size),),
         columns=(Block("polish", 0, columns + 1),),
     )  # fmt: skip

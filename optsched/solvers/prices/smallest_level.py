@@ -45,8 +45,8 @@ FREE = 1200
 """Classes that the small program decides about at first, at most."""
 MANY = 3000
 """Free classes beyond which prices are quicker than the small program."""
-NOTHING = 1e-9
-"""Worth of a resource, of 1 in all, below which its price is 0."""
+NOTHING = 1e-11
+"""Worth of a resource, of 1 in all, below which its price is 0: less than `EXACT`, or the last of the gap stays."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,8 @@ class Search:
     def _decide(self, free: IntArray, near: int) -> Polished | None:
         """Where free classes go beside the others: a small program says it, or prices again where they are many."""
         if len(free) <= MANY or 2 * len(free) > len(self.market):
-            return polish(self.oracle, free, self.prices, near, None if self._watch is None else self._watch.left)
+            left = None if self._watch is None else self._watch.left
+            return polish(self.oracle, free, self.prices, self.bound, near, left)
         pinned = Pinned.but(self.oracle, free)
         search = self._within(self.market.part(free, self.market.capacity, pinned.taken), self.prices)
         if search.point is None:
