@@ -116,14 +116,15 @@ def without_noise(y: FloatArray, arrays: LinearForm) -> FloatArray:
 def noise_of(arrays: LinearForm) -> float:
     """Objective values below this are rounding: 1e-13 of the largest term that the objective can have."""
     largest = 0.0
-    for part in filter(_costs, arrays.column_parts()):
+    for part in _priced(arrays):
         terms = np.abs(part.cost) * np.where(np.isfinite(part.reach), part.reach, 1.0)
         largest = max(largest, float(terms.max()))
     return 1e-13 * largest
 
 
-def _costs(part: ColumnPart) -> bool:
-    return not part.free
+def _priced(arrays: LinearForm) -> Iterator[ColumnPart]:
+    """The columns that may cost something."""
+    return (part for part in arrays.column_parts() if not part.free)
 
 
 def noise_at(arrays: LinearForm, x: FloatArray) -> float:
@@ -132,7 +133,7 @@ def noise_at(arrays: LinearForm, x: FloatArray) -> float:
     An objective near 0 may be a sum of large terms that cancel: then their size is its scale, and not its own.
     """
     terms = abs(arrays.offset)
-    for part in filter(_costs, arrays.column_parts()):
+    for part in _priced(arrays):
         terms += float(np.abs(part.cost) @ np.abs(x[part.at]))
     return max(noise_of(arrays), 1e-13 * terms if np.isfinite(terms) else 0.0)
 
@@ -146,18 +147,18 @@ def alike(value: float, other: float, tolerance: float, noise: float) -> bool:
     )
 
 
-def dual_bound(arrays: LinearForm, y: FloatArray, pulled: Slices | None = None) -> float | None:
+def dual_bound(arrays: LinearForm, y: FloatArray) -> float | None:
     """Rigorous bound on the optimum from row multipliers; None where a column without implied bound spoils it.
 
     Of columns without implied bound on a side, as programs from files have them, a reduced cost below `NOISE` counts as
     0: no floating-point duals make it 0 exactly. All columns of formulations have implied bounds.
 
     An upper bound when maximising, a lower one when minimising. ``y`` are derivatives of the optimum, so for a minimum
-    the signs of the derivation above are reversed. ``pulled`` is A'y where that is known.
+    the signs of the derivation above are reversed.
     """
     bound = BoundSum(arrays, y)
     if bound.finite:
-        pulled = arrays.pulled(bound.y) if pulled is None or bound.y is not y else pulled
+        pulled = arrays.pulled(bound.y)
         for part in arrays.column_parts():
             bound.add(part, pulled[part.at])
     return bound.value
@@ -201,14 +202,13 @@ class BoundSum:
 
     def __init__(self, arrays: LinearForm, y: FloatArray) -> None:
         self._arrays, self._sign = arrays, 1.0 if arrays.maximise else -1.0
-        self._total, self._terms = 0.0, None
+        self._total = 0.0
+        self._terms: Slices | None = None
         self.y, self.finite = y, bool(np.isfinite(y).all())
         possible = [self._of_rows(rows, y[rows.at]) for rows in arrays.row_parts()] if self.finite else []
         if any(some is not None for some in possible):
             parts = zip(possible, arrays.row_parts(), strict=True)
             self.y = np.concatenate([y[rows.at] if some is None else some for some, rows in parts])
-
-    _terms: Slices | None
 
     def _of_rows(self, rows: RowPart, y: FloatArray) -> FloatArray | None:
         """Add what some rows do; their multipliers as they can be, None if these are so already."""
