@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,15 @@ SPARSE = 4
 """Cells per entry from which on a table of all cells is not worth its memory."""
 FEW = 1024
 """Cells that cost nothing."""
+
+
+def keys_of(rates: RateTable) -> Iterator[tuple[slice, IntArray]]:
+    """``profile * places + place`` of the entries of a table, some by some: which, and their keys."""
+    for part in blocks(len(rates)):
+        length = np.diff(rates.indptr[part.start : part.stop + 1])
+        own = slice(rates.indptr[part.start], rates.indptr[part.stop])
+        first = np.arange(part.start, part.stop, dtype=np.int64) * len(rates.places)
+        yield own, np.repeat(first, length) + rates.place[own]
 
 
 @dataclass(frozen=True)
@@ -47,10 +57,7 @@ class Places:
         if len(rates) * places > SPARSE * entries + FEW or entries > np.iinfo(np.int32).max:
             return cls(places, None, rates.profile * places + rates.place), number
         cells = np.full(len(rates) * places + 1, -1, np.int32)
-        for part in blocks(len(rates)):
-            length = np.diff(rates.indptr[part.start : part.stop + 1])
-            own = slice(rates.indptr[part.start], rates.indptr[part.stop])
-            key = np.repeat(np.arange(part.start, part.stop, dtype=np.int64) * places, length) + rates.place[own]
+        for own, key in keys_of(rates):
             cells[key] = number[own]
         return cls(places, cells, None), number
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optsched.arrays import AnyArray, FloatArray, IntArray, blocks, is_range, shown
+from optsched.arrays import AnyArray, FloatArray, IntArray, is_range, shown
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG, RateTable
-from optsched.performance.levels import FEW, SPARSE
+from optsched.performance.levels import FEW, SPARSE, keys_of
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,7 @@ class PlainRates:
         if entries == room:
             return cls(places, np.append(rates.rate, np.nan))
         cells = np.full(room + 1, np.nan)
-        for part in blocks(len(rates)):
-            length = np.diff(rates.indptr[part.start : part.stop + 1])
-            own = slice(rates.indptr[part.start], rates.indptr[part.stop])
-            key = np.repeat(np.arange(part.start, part.stop, dtype=np.int64) * places, length) + rates.place[own]
+        for own, key in keys_of(rates):
             cells[key] = rates.rate[own]
         return cls(places, cells)
 
