@@ -199,11 +199,15 @@ class Classes:
             raise KeyError(f"{name!r} is read but not declared: jobs of one class may differ in it")
         return job_array(self.instance, name)[self.first]
 
+    @cached_property
+    def kind(self) -> IntArray:
+        """Kind of each class's jobs."""
+        return self.candidates.kinds.of_job[self.first]
+
     @property
     def gang(self) -> FloatArray:
         """Gang size s_k; of an elastic job the smallest."""
-        kinds = self.candidates.kinds
-        return kinds.gang[kinds.of_job[self.first]].astype(np.float64)
+        return self.candidates.kinds.gang[self.kind].astype(np.float64)
 
     @property
     def weight(self) -> FloatArray:

@@ -57,7 +57,7 @@ def with_configurations(pricing: ConfigurationPricing, chosen: Chosen) -> tuple[
     first = np.ones(len(columns), bool)
     first[column] = False
     start = np.flatnonzero(first)
-    first_columns, owner, _ = alone_columns(columns.take(start), pricing.kind, len(grown.kinds))
+    first_columns, owner, _ = alone_columns(columns.take(start), pricing.classes.kind, len(grown.kinds))
     kind_column = np.concatenate([start if first_columns is None else start[first_columns], column[which]])
     owner = np.concatenate([owner, chosen.klass])
     order = np.argsort(owner * len(columns) + kind_column)

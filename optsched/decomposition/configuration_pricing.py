@@ -98,21 +98,16 @@ class ConfigurationPricing:
         return self.program.classes
 
     @cached_property
-    def kind(self) -> IntArray:
-        """Kind of each class."""
-        return self.classes.candidates.kinds.of_job[self.classes.first]
-
-    @cached_property
     def choosing(self) -> IntArray:
         """Classes that have curves in the table."""
         number = self.table.curves_of[1]
-        return np.flatnonzero(np.append(number, 0)[np.minimum(self.kind, len(number))])
+        return np.flatnonzero(np.append(number, 0)[np.minimum(self.classes.kind, len(number))])
 
     @cached_property
     def count(self) -> int:
         """Columns that could be made beside those of the start."""
         left = np.bincount(self.table.kind, self.table.left, len(self.classes.candidates.kinds))
-        return int(left[self.kind].sum())
+        return int(left[self.classes.kind].sum())
 
     @cached_property
     def per_gpu(self) -> sp.csr_matrix:
@@ -127,7 +122,7 @@ class ConfigurationPricing:
 
     def possible(self, klass: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray) -> Chosen:
         """Those of these configurations of classes that can be made columns, each once and in order."""
-        table, kind = self.table, self.kind[klass]
+        table, kind = self.table, self.classes.kind[klass]
         curve = find_sorted(table.kind * STRIDE + table.pool, kind * STRIDE + pool)
         there = np.flatnonzero(curve >= 0)
         curve, owner = curve[there], klass[there]
@@ -190,7 +185,7 @@ class ConfigurationPricing:
 
     def _blocks(self, classes: IntArray) -> Iterator[tuple[IntArray, IntArray, slice | IntArray, IntArray]]:
         """(class, curve, cells, start of each) of classes in all of their pools, so many that cells fit a cache."""
-        table, kind = self.table, self.kind[classes]
+        table, kind = self.table, self.classes.kind[classes]
         first, number = table.curves_of
         times = number[kind]
         klass, curve = np.repeat(classes, times), ranges(first[kind], times)

@@ -76,7 +76,7 @@ class Master:
         a, b, number = pairs.first, pairs.second, np.arange(len(pairs))
         where, shape = (np.concatenate([a, b]), np.concatenate([number, number])), (len(C), len(pairs))
         member = sp.csc_matrix((np.ones(2 * len(pairs)), where), shape=shape)
-        usage = sp.csc_matrix(pricing.table.usage(pricing.kind[a], pricing.kind[b], pairs.way).T)
+        usage = sp.csc_matrix(pricing.table.usage(pricing.classes.kind[a], pricing.classes.kind[b], pairs.way).T)
         levels = sp.csc_matrix((np.concatenate(pricing.levels(pairs)), where), shape=shape)
         limit = 2.0 * np.minimum(C.count[a], C.count[b])
         if isinstance(utility, Total):
@@ -87,7 +87,7 @@ class Master:
 def with_pairs(pricing: PairPricing, pairs: Pairs) -> Classes:
     """The classes with columns for these pairs after those of jobs alone, in this order."""
     C, table = pricing.classes, pricing.table
-    a, b = pricing.kind[pairs.first], pricing.kind[pairs.second]
+    a, b = pricing.classes.kind[pairs.first], pricing.classes.kind[pairs.second]
     low, high = np.minimum(a, b), np.maximum(a, b)
     grown = C.candidates.with_pairs(low, high, pairs.way)
     columns = grown.columns
@@ -98,5 +98,5 @@ def with_pairs(pricing: PairPricing, pairs: Pairs) -> Classes:
     same = group_rows(both, len(both[0]))
     column = paired[same.first[same.inverse[len(paired) :]]]
     groups = JobGroups(C.of_job, C.first, C.count.astype(np.int64))
-    alone = alone_columns(columns, pricing.kind, len(grown.kinds))
+    alone = alone_columns(columns, pricing.classes.kind, len(grown.kinds))
     return assemble(grown, C.reads, groups, alone, (column, pairs.first, pairs.second))

@@ -70,11 +70,6 @@ class PairPricing:
         return self.program.classes
 
     @cached_property
-    def kind(self) -> IntArray:
-        """Kind of each class."""
-        return self.classes.candidates.kinds.of_job[self.classes.first]
-
-    @cached_property
     def ways(self) -> tuple[Way, ...]:
         """The ways in which some classes can share GPUs."""
         return tuple(way for way in map(self._way, range(self.table.ways)) if len(way.classes))
@@ -94,7 +89,7 @@ class PairPricing:
 
     def levels(self, pairs: Pairs) -> tuple[FloatArray, FloatArray]:
         """Levels that a unit of each pair gives to its two classes."""
-        a, b = self.kind[pairs.first], self.kind[pairs.second]
+        a, b = self.classes.kind[pairs.first], self.classes.kind[pairs.second]
         first = self.scale[pairs.first] * self.table.rate(a, b, pairs.way)
         return first, self.scale[pairs.second] * self.table.rate(b, a, pairs.way)
 
@@ -102,7 +97,7 @@ class PairPricing:
         """Those of these pairs of classes that can be made, each once and in order; ways below 0 are none."""
         first, second = np.minimum(first, second), np.maximum(first, second)
         fits = (way >= 0) & ((first != second) | (self.classes.count[first] > 1))
-        fits &= self.table.can_share(self.kind[first], self.kind[second], way)
+        fits &= self.table.can_share(self.classes.kind[first], self.classes.kind[second], way)
         return Pairs(first, second, way, np.zeros(len(way))).take(np.flatnonzero(fits)).ordered()
 
     def excess(self, duals: Duals) -> FloatArray:
@@ -161,15 +156,15 @@ class PairPricing:
 
     def _way(self, number: int) -> Way:
         table = self.table
-        sort = table.sort[self.kind]
+        sort = table.sort[self.classes.kind]
         allowed, modelled = table.allowed[number], table.modelled[number]
-        seated = table.row[self.kind, number] >= 0
+        seated = table.row[self.classes.kind, number] >= 0
         stated = (allowed & ~modelled).any(axis=1)[sort]  # these need no column alone
         here = np.flatnonzero(allowed.any(axis=1)[sort] & (seated | stated))
         here = here[np.argsort(sort[here], kind="stable")]
         sorts, start, group = np.unique(sort[here], return_index=True, return_inverse=True)
         cell = np.ix_(sort[here], sorts)
-        rate = table.rate_alone(self.kind[here], number)[:, None] * table.fraction[number][cell]
+        rate = table.rate_alone(self.classes.kind[here], number)[:, None] * table.fraction[number][cell]
         return Way(
             number=number,
             classes=here,

@@ -271,7 +271,7 @@ def test_a_program_with_all_of_the_table_is_that_of_all_columns() -> None:
     full, pricing = full_and_pricing(3)
     table = pricing.table
     owner = table.kind[table.curve_of(np.arange(len(table)))]
-    every = [np.flatnonzero((owner == kind) & ~table.column) for kind in pricing.kind]
+    every = [np.flatnonzero((owner == kind) & ~table.column) for kind in pricing.classes.kind]
     chosen = Chosen(np.repeat(np.arange(len(every)), [len(cells) for cells in every]), np.concatenate(every))
     program = restricted(pricing, chosen).program
     assert full.allocation is not None and program.classes.columns == full.allocation.classes.columns
