@@ -38,6 +38,14 @@ def is_constant(column: AnyArray) -> bool:
     return column.strides == (0,)
 
 
+def condensed(column: NDArray[Scalar]) -> NDArray[Scalar]:
+    """A column of numbers or flags, as `constant` makes it if all its rows are the same, to the last bit."""
+    if is_constant(column) or not len(column):
+        return column
+    bits = column.view(np.uint8 if column.dtype == np.bool_ else np.uint64)
+    return constant(column[0], len(column), column.dtype.type) if (bits == bits[0]).all() else column
+
+
 def shown(column: NDArray[Scalar]) -> NDArray[Scalar]:
     """The rows that say all there is: of a column made by `constant` the first one."""
     return column[:1] if is_constant(column) else column
@@ -145,13 +153,35 @@ def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
         return Groups(np.zeros(1, np.int64), np.zeros(length, np.int64), np.array([length], np.int64))
     if any(map(increases, columns)):
         return _all_apart(length)
-    groups = _group_by_number(columns, length)
-    groups = _group_by_some(columns, length) if groups is None else groups
+    spans = [_span_of(column) for column in columns]
+    if any(_differ(column, span) for column, span in zip(columns, spans, strict=True)):
+        return _all_apart(length)
+    groups = _group_by_number(columns, spans, length)
+    groups = _group_by_some(columns, spans, length) if groups is None else groups
     return _group_by_hash(columns, length) if groups is None else groups
 
 
 def _all_alike(column: AnyArray) -> bool:
     return is_constant(column) or all((column[part] == column[0]).all() for part in blocks(len(column)))
+
+
+Span = tuple[int, int]
+"""The lowest of some whole numbers, and how many there are from it to the highest."""
+
+
+def _span_of(column: AnyArray) -> Span | None:
+    """That of a column, None of one that is not of whole numbers."""
+    if column.dtype.kind not in "ib":
+        return None
+    low = int(column.min())
+    return low, int(column.max()) - low + 1
+
+
+def _differ(column: AnyArray, span: Span | None) -> bool:
+    """Whether whole numbers differ in every row; False, too, where it takes more than counting to see that."""
+    if span is None or not len(column) <= span[1] <= 2 * len(column) + FEW:
+        return False
+    return int(np.bincount(_numbered([column], [span])).max()) == 1
 
 
 def _all_apart(length: int) -> Groups:
@@ -161,16 +191,13 @@ def _all_apart(length: int) -> Groups:
     return Groups(rows, rows, constant(1, length, np.int64))
 
 
-def _group_by_number(columns: Sequence[AnyArray], length: int) -> Groups | None:
+def _group_by_number(columns: Sequence[AnyArray], spans: Sequence[Span | None], length: int) -> Groups | None:
     """Group rows of whole numbers from so small ranges that a table has room for all that can be; None for others."""
-    if any(column.dtype.kind not in "ib" for column in columns):
+    known = [span for span in spans if span is not None]
+    room = math.prod(size for _, size in known)
+    if len(known) < len(columns) or room > 2 * length + FEW:
         return None
-    lowest = [int(column.min()) for column in columns]
-    sizes = [int(column.max()) - low + 1 for column, low in zip(columns, lowest, strict=True)]
-    room = math.prod(sizes)
-    if room > 2 * length + FEW:
-        return None
-    number = _numbered(columns, lowest, sizes)
+    number = _numbered(columns, known)
     first, count = np.full(room, length, np.int64), np.zeros(room, np.int64)
     if room <= FEW:  # most blocks of many rows show nothing new
         for part in blocks(length):
@@ -182,8 +209,8 @@ def _group_by_number(columns: Sequence[AnyArray], length: int) -> Groups | None:
         for part in reversed(list(blocks(length))):  # of several equal rows the last one written is the first one
             first[number[part][::-1]] = np.arange(part.stop - 1, part.start - 1, -1)
         count = np.bincount(number, minlength=room)
-    there = np.flatnonzero(first < length)
-    there = there[np.argsort(first[there], kind="stable")]  # quick where they are in order, or nearly so
+    rows = _in_order_of_appearance(first, number)
+    there = number[rows]
     if is_range(there, room):
         return Groups(first, number, count.astype(np.int64))
     rank = np.zeros(room, np.int64)
@@ -191,16 +218,24 @@ def _group_by_number(columns: Sequence[AnyArray], length: int) -> Groups | None:
     inverse = np.empty(length, np.int64)
     for part in blocks(length):
         inverse[part] = rank[number[part]]
-    return Groups(first[there], inverse, count[there].astype(np.int64))
+    return Groups(rows, inverse, count[there].astype(np.int64))
 
 
-def _numbered(columns: Sequence[AnyArray], lowest: Sequence[int], sizes: Sequence[int]) -> IntArray:
-    """One number for each row, of columns that begin at ``lowest`` and have so many values."""
+def _in_order_of_appearance(first: IntArray, number: IntArray) -> IntArray:
+    """The rows that are the first with their number, which a table tells of each number (of none: one too many)."""
+    if len(first) <= FEW:
+        return np.sort(first[first < len(number)])
+    begin = (np.flatnonzero(first[number[part]] == np.arange(part.start, part.stop)) for part in blocks(len(number)))
+    return np.concatenate([rows + part.start for rows, part in zip(begin, blocks(len(number)), strict=True)])
+
+
+def _numbered(columns: Sequence[AnyArray], spans: Sequence[Span]) -> IntArray:
+    """One number for each row, of columns of these spans."""
     column: AnyArray = columns[0]
-    if len(columns) == 1 and lowest[0] == 0 and column.dtype == np.int64:
+    if len(columns) == 1 and spans[0][0] == 0 and column.dtype == np.int64:
         return column
     number = np.zeros(len(column), np.int64)
-    for column, low, size in zip(columns, lowest, sizes, strict=True):
+    for column, (low, size) in zip(columns, spans, strict=True):
         number *= size
         number += column
         number -= low
@@ -214,15 +249,29 @@ def _mark_first(first: IntArray, number: IntArray, part: slice, new: BoolArray) 
     first[~new] = before
 
 
-def _group_by_some(columns: Sequence[AnyArray], length: int) -> Groups | None:
-    """Group rows that are equal where they agree in one column of small whole numbers, such as rows of other tables."""
-    for column in columns:
-        groups = _group_by_number([column], length)
-        if groups is not None and 2 * len(groups) > length:  # with fewer of them rows of a group are hardly all equal
-            first = groups.first[groups.inverse]
-            bits = map(_as_bits, columns)
-            return groups if all((each == each[first]).all() for each in bits) else None
+def _group_by_some(columns: Sequence[AnyArray], spans: Sequence[Span | None], length: int) -> Groups | None:
+    """Group rows by one column of small whole numbers, if these tell most rows apart, and then by the others."""
+    for column, span in zip(columns, spans, strict=True):
+        if span is None or 2 * span[1] <= length:
+            continue
+        groups = _group_by_number([column], [span], length)
+        if groups is not None and 2 * len(groups) > length:
+            return refined(groups, columns)
     return None
+
+
+def refined(groups: Groups, columns: Sequence[AnyArray]) -> Groups:
+    """The groups whose rows agree in these columns, too: quick where most rows are groups of their own already."""
+    inverse = groups.inverse
+    rows = np.flatnonzero((groups.count > 1)[inverse])
+    parts = group_rows([inverse[rows], *(column[rows] for column in columns)], len(rows))
+    if len(parts) == np.count_nonzero(groups.count > 1):
+        return groups
+    first = np.arange(len(inverse))
+    first[rows] = rows[parts.first[parts.inverse]]
+    is_first = first == np.arange(len(first))
+    inverse = (np.cumsum(is_first) - 1)[first]
+    return Groups(np.flatnonzero(is_first), inverse, np.bincount(inverse))
 
 
 def _group_by_hash(columns: Sequence[AnyArray], length: int) -> Groups:

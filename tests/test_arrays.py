@@ -22,6 +22,7 @@ from optsched.arrays import (
     is_range,
     joined,
     ranges,
+    refined,
     taken,
 )
 
@@ -188,6 +189,25 @@ def test_groups_of_rows_that_one_column_tells_apart(numbers: list[int], data: st
     columns[1] = columns[1].copy()
     columns[1][-1] = 3.0  # one that differs from others with its number, if there are any
     check_groups(columns, len(rows))
+
+
+@QUICK
+@given(tables())
+def test_groups_made_one_after_the_other(table: tuple[list[AnyArray], int]) -> None:
+    columns, length = table
+    groups = group_rows(columns[:1], length)
+    first, inverse, count = naive_groups(columns, length)
+    some = refined(groups, columns[1:])
+    assert (some.first.tolist(), some.inverse.tolist(), some.count.tolist()) == (first, inverse, count)
+    assert {array.dtype for array in (some.first, some.inverse, some.count)} == {np.dtype(np.int64)}
+
+
+@QUICK
+@given(st.permutations(list(range(2, 40))), st.booleans())
+def test_groups_of_numbers_that_all_differ(numbers: list[int], twice: bool) -> None:
+    column = np.array([*numbers, *numbers[:1]] if twice else numbers)
+    check_groups([column, np.zeros(len(column)), np.arange(len(column)) // 2 * 1.0], len(column))
+    check_groups([column.astype(np.int8)], len(column))
 
 
 def test_zeros_of_both_signs_are_equal_and_neighbours_are_not() -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from optsched.arrays import (
     BoolArray,
     FloatArray,
+    Groups,
     IntArray,
     constant,
     find_sorted,
@@ -82,6 +83,11 @@ class Kinds:
 
     def __len__(self) -> int:
         return len(self.first)
+
+    @property
+    def groups(self) -> Groups:
+        """The kinds as groups of jobs, where none is absent."""
+        return Groups(self.first, self.of_job, np.bincount(self.of_job, minlength=len(self)))
 
     @property
     def batch(self) -> JobBatch:

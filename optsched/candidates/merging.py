@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import IntArray, constant, group_rows, in_order, is_range, joined, ranges, taken
+from optsched.arrays import IntArray, constant, group_rows, in_order, is_range, joined, ranges, refined, taken
 from optsched.candidates.classes import READABLE, Classes, job_array
 from optsched.candidates.columns import KindColumns
 from optsched.candidates.kinds import Absence
@@ -47,7 +47,10 @@ def merge_jobs(candidates: Candidates, reads: frozenset[str], labels: Sequence[I
     if candidates.aggregate:
         read = [job_array(candidates.instance, name) for name in sorted(reads - {"gang"})]
         rows = None if len(placed) == len(table) else placed
-        groups = group_rows([taken(array, rows) for array in (kinds.of_job, *read, *labels)], len(placed))
+        if rows is None and 2 * len(kinds) > len(table):
+            groups = refined(kinds.groups, [*read, *labels])
+        else:
+            groups = group_rows([taken(array, rows) for array in (kinds.of_job, *read, *labels)], len(placed))
         first, inverse, count = groups.first, groups.inverse, groups.count
         if rows is not None:
             first = placed[first]
