@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from optsched.arrays import AnyArray
+from optsched.arrays import AnyArray, condensed
 from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster, Tenant
 from optsched.instance.documents import JobDocument
@@ -147,7 +147,7 @@ class JobColumns:
     def _finish(self) -> JobTable:
         """The table; predecessors are resolved now that all ids are known."""
         arrays = {
-            name: np.concatenate(parts) if parts else np.zeros(0, DTYPES[ARRAY_FIELDS[name]])
+            name: condensed(np.concatenate(parts)) if parts else np.zeros(0, DTYPES[ARRAY_FIELDS[name]])
             for name, parts in self._columns.items()
         }
         names = JobNames(len(self._rows), tuple(self._rows))

@@ -11,7 +11,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from optsched.arrays import AnyArray, BoolArray, FloatArray, IntArray, hash_lists, is_range, joined, ranges
+from optsched.arrays import (
+    AnyArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    constant,
+    hash_lists,
+    is_constant,
+    is_range,
+    joined,
+    looked_up,
+    ranges,
+    taken,
+)
 from optsched.instance.instance import Workload
 from optsched.instance.tables import OptionTable, RateTable
 
@@ -34,6 +47,9 @@ def first_use(index: IntArray) -> tuple[IntArray, IntArray]:
     index, old : IntArray, shapes (N,) and (rows in use,)
         The new numbers, and the old row of each.
     """
+    if is_constant(index) and len(index):
+        used = index[:1][index[:1] >= 0].astype(np.int64)
+        return constant(0 if len(used) else -1, len(index), np.int64), used
     count, size = len(index), int(index.max(initial=-1)) + 1
     first = np.full(size + 1, count, np.int64)
     first[index[::-1]] = np.arange(count - 1, -1, -1)  # of several equal rows the last one written is the first one
@@ -81,7 +97,7 @@ def take_profiles(rates: RateTable, rows: IntArray) -> RateTable:
         return rates
     length = np.diff(rates.indptr)[rows]
     entry = ranges(rates.indptr[rows], length)
-    columns = {name: getattr(rates, name)[entry] for name in ENTRY}
+    columns = {name: taken(getattr(rates, name), entry) for name in ENTRY}
     return RateTable(indptr=_pointers(length), **columns, places=rates.places)
 
 
@@ -93,10 +109,10 @@ def join_profiles(first: RateTable, second: RateTable) -> RateTable:
     place = np.array([places.index(name) for name in second.places], np.int64)
     return RateTable(
         indptr=np.concatenate([first.indptr, second.indptr[1:] + first.indptr[-1]]),
-        place=np.concatenate([first.place, place[second.place]]),
-        gpus=np.concatenate([first.gpus, second.gpus]),
-        nodes=np.concatenate([first.nodes, second.nodes]),
-        rate=np.concatenate([first.rate, second.rate]),
+        place=joined([first.place, looked_up(place, second.place)]),
+        gpus=joined([first.gpus, second.gpus]),
+        nodes=joined([first.nodes, second.nodes]),
+        rate=joined([first.rate, second.rate]),
         places=places,
     )
 
@@ -181,18 +197,18 @@ def compact_options(
 ) -> tuple[OptionTable, IntArray]:
     """Option lists in order of first use by the jobs; ``same`` is that of `equal_options`, or they stay apart."""
     if same is not None:
-        of_job = np.append(same, -1)[of_job]
+        of_job = looked_up(np.append(same, -1), of_job)
     index, old = first_use(of_job)
     if len(old) == len(options) and (old == np.arange(len(old))).all():
         return options, index
     length = np.diff(options.indptr)[old]
     option = ranges(options.indptr[old], length)
-    taken = option.tolist()
+    rows = option.tolist()
     table = OptionTable(
         indptr=_pointers(length),
         **{name: getattr(options, name)[option] for name in OPTION},
-        uses=tuple([options.uses[row] for row in taken]),
-        attributes=tuple([options.attributes[row] for row in taken]),
+        uses=tuple([options.uses[row] for row in rows]),
+        attributes=tuple([options.attributes[row] for row in rows]),
     )
     return table, index
 
@@ -203,7 +219,7 @@ def compact_levels(lists: Sequence[tuple[int, ...]], of_job: IntArray) -> tuple[
         return (), of_job
     seen: dict[tuple[int, ...], int] = {}
     same = [seen.setdefault(levels, row) for row, levels in enumerate(lists)]
-    index, old = first_use(np.array([*same, -1], np.int64)[of_job])
+    index, old = first_use(looked_up(np.array([*same, -1], np.int64), of_job))
     return tuple(lists[row] for row in old.tolist()), index
 
 

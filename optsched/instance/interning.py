@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from optsched.arrays import condensed
 from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster
 from optsched.instance.documents import OptionDocument, RateEntry
@@ -41,8 +42,8 @@ class RateInterner:
         return RateTable(
             indptr=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
             place=np.array([self._place_rows[place] for place, *_ in flat], np.int64),
-            gpus=np.array([gpus for _, gpus, _, _ in flat], np.int64),
-            nodes=np.array([nodes for _, _, nodes, _ in flat], np.int64),
+            gpus=condensed(np.array([gpus for _, gpus, _, _ in flat], np.int64)),
+            nodes=condensed(np.array([nodes for _, _, nodes, _ in flat], np.int64)),
             rate=np.array([rate for *_, rate in flat], np.float64),
             places=self.places,
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import IntArray
+from optsched.arrays import IntArray, joined, looked_up, shown, taken
 from optsched.instance.build import check_jobs, with_labels
 from optsched.instance.columns import JobColumns
 from optsched.instance.compaction import (
@@ -27,6 +27,7 @@ from optsched.instance.compaction import (
 from optsched.instance.instance import Instance
 from optsched.instance.interning import RateInterner
 from optsched.instance.joining import (
+    JoinedWorkloads,
     Rows,
     check_match,
     in_use,
@@ -123,18 +124,15 @@ def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None)
     if added is not None:
         check_match(instance, added)
     names = joined_names(instance, moved, added)
-    arrays = _joined_arrays(instance, moved, added)
-
-    joined = joined_workloads(instance, added)
+    both = joined_workloads(instance, added)
+    arrays = _joined_arrays(instance, moved, added, both)
     split = len(moved.kept)
-    if added is not None:
-        arrays["workload"][split:] = joined.second[arrays["workload"][split:]]
-    workloads, number = in_use(joined.workloads, arrays["workload"], instance.colocation)
+    workloads, number = in_use(both.workloads, arrays["workload"], instance.colocation)
     if number is not None:
-        arrays["workload"] = number[arrays["workload"]]
+        arrays["workload"] = looked_up(number, arrays["workload"])
 
     rates, same = instance.rates, None
-    if added is not None and ((arrays["rates"][split:] >= 0).any() or len(joined.workloads) > len(instance.workloads)):
+    if added is not None and ((arrays["rates"][split:] >= 0).any() or len(both.workloads) > len(instance.workloads)):
         rates = join_profiles(rates, added.rates)
         same = equal_profiles(rates, len(instance.rates))
     rates, workloads, arrays["rates"] = compact_rates(rates, workloads, arrays["rates"], same)
@@ -162,17 +160,21 @@ def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None)
     )
 
 
-def _joined_arrays(instance: Instance, moved: Rows, added: Instance | None) -> dict[str, Any]:
+def _joined_arrays(
+    instance: Instance, moved: Rows, added: Instance | None, workloads: JoinedWorkloads
+) -> dict[str, Any]:
     """Columns of the jobs that stay and of those that are added, whose rows in other tables follow the instance's."""
     table = instance.jobs_table
-    arrays: dict[str, Any] = {name: getattr(table, name)[moved.kept] for name in ARRAY_FIELDS}
+    arrays: dict[str, Any] = {name: taken(getattr(table, name), moved.kept) for name in ARRAY_FIELDS}
     if added is None:
         return arrays
     new = added.jobs_table
     sizes = {"rates": len(instance.rates), "options": len(instance.options), "levels": len(table.level_lists)}
     for name, mine in arrays.items():
         theirs = getattr(new, name)
-        if name in sizes:
+        if name == "workload":
+            theirs = looked_up(workloads.second, theirs)
+        elif name in sizes and (shown(theirs) >= 0).any():
             theirs = theirs + np.where(theirs >= 0, sizes[name], 0)
-        arrays[name] = np.concatenate([mine, theirs])
+        arrays[name] = joined([mine, theirs])
     return arrays
