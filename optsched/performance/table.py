@@ -48,10 +48,10 @@ class TableModel:
         self._type_place = np.array([rows.get(pool.gpu, -1) for pool in pools], np.int64)
         one_place = (self._type_place < 0) | (self._type_place == self.places_of_pools)
         self.plain = PlainRates.of(rates) if one_place.all() else None
-        self.has_spreads = bool((rates.nodes != ANY_SPREAD).any())
+        self.has_spreads = self.plain is None and bool((rates.nodes != ANY_SPREAD).any())
         self._profile_counts = np.zeros(0, np.int64)
-        counted = rates.gpus != OWN_GANG
-        if counted.any():
+        if self.plain is None:
+            counted = rates.gpus != OWN_GANG
             self._profile_counts = np.unique(rates.profile[counted] * STRIDE + rates.gpus[counted])
 
     @cached_property
