@@ -51,15 +51,14 @@ def expand(classes: Classes, x: FloatArray, integral: bool = False) -> JobRows:
     used = np.flatnonzero(x > 0)
     if integral:
         return _expand_whole(classes, x, used)
+    if classes.all_alone:
+        return _rows(classes, [_alone(classes, x, used)])
     members, start = classes._jobs_by_class  # noqa: SLF001
     count = classes.count.astype(np.int64)
-    alone = used[classes.class_b[used] < 0]
-    length = count[classes.class_a[alone]]
-    column = np.repeat(alone, length)
-    job = members[ranges(start[classes.class_a[alone]], length)]
-    parts = [(job, constant(-1, len(job), np.int64), column, x[column] / classes.count[classes.class_a[column]])]
+    is_alone = classes.class_b[used] < 0
+    parts = [_alone(classes, x, used[is_alone])]
 
-    pairs = used[classes.class_b[used] >= 0]
+    pairs = used[~is_alone]
     of_two = (count[classes.class_a[pairs]] == 1) & (count[classes.class_b[pairs]] == 1)
     two = pairs[of_two]
     parts.append((members[start[classes.class_a[two]]], members[start[classes.class_b[two]]], two, x[two]))
@@ -71,7 +70,26 @@ def expand(classes: Classes, x: FloatArray, integral: bool = False) -> JobRows:
     return _rows(classes, parts)
 
 
-def _rows(classes: Classes, parts: list[tuple[IntArray, IntArray, IntArray, FloatArray]]) -> JobRows:
+Part = tuple[IntArray, IntArray, IntArray, FloatArray]
+"""(job, partner, column, fraction) of some rows."""
+
+
+def _alone(classes: Classes, x: FloatArray, columns: IntArray) -> Part:
+    """Rows of columns of one class, job by job: not sorted where columns stand class by class, as they mostly do."""
+    owner = classes.class_a[columns]
+    if not in_order([owner]):
+        order = np.argsort(owner, kind="stable")
+        columns, owner = columns[order], owner[order]
+    many = np.bincount(owner, minlength=len(classes))
+    job = np.flatnonzero(classes.of_job >= 0)
+    mine = classes.of_job[job]
+    length = many[mine]
+    row = ranges((np.cumsum(many) - many)[mine], length)
+    share = x[columns] / classes.count[owner]
+    return np.repeat(job, length), constant(-1, len(row), np.int64), columns[row], share[row]
+
+
+def _rows(classes: Classes, parts: list[Part]) -> JobRows:
     jobs, partners, columns, fractions = zip(*parts, strict=True)
     job, partner, column, fraction = joined(jobs), joined(partners), joined(columns), joined(fractions)
     if not in_order([job, column]):
