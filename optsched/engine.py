@@ -315,7 +315,7 @@ class Engine:
         arrays = tangent(x)
         y = without_noise(y, arrays)
         dual = tangent(x, y)
-        return self.certified(arrays, values, x, program.complete(x), program.value(x), y, dual, program=program)
+        return self.certified(arrays, values, x, *program.complete_and_value(x), y, dual, program=program)
 
     def build(self, build: Callable[[], T]) -> T:
         """Call something that builds a program, on the clock."""
@@ -331,7 +331,7 @@ class Engine:
         x = cleaned(program, values, self.name)
         if isinstance(arrays, LinearArrays):
             y = program.polished(arrays, y)
-        return self.certified(arrays, values, x, program.complete(x), program.value(x), y, program=program)
+        return self.certified(arrays, values, x, *program.complete_and_value(x), y, program=program)
 
     def certified(
         self,

@@ -137,6 +137,12 @@ class AllocationProgram:
             return self.utility.complete(self.requirements, x)
         return x if isinstance(self.utility, Total) else np.append(x, self.value(x))
 
+    def complete_and_value(self, x: FloatArray) -> tuple[FloatArray, float]:
+        """Both, of which one may be part of the other."""
+        value = self.value(x)
+        alone = not self.conic and not isinstance(self.utility, Total | Ratio)
+        return np.append(x, value) if alone else self.complete(x), value
+
     def repaired(self, x: FloatArray) -> FloatArray:
         """A point that keeps time and capacity: x scaled down class by class, then by the fullest resource of a column.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray, blocks, is_constant
+from optsched.arrays import FloatArray, blocks, shown
 from optsched.candidates import Classes, JobRows, expand
 
 NEGLIGIBLE = 1e-10
@@ -35,14 +35,15 @@ class Allocation:
     @classmethod
     def cleaned(cls, classes: Classes, x: FloatArray, integral: bool) -> Allocation:
         """Clip to [0, limit] and drop negligible fractions; round if integral."""
-        x = np.clip(x, 0.0, classes.limit)
         if integral:
-            return cls(classes, np.round(x), True)
-        members = classes.limit[0] if is_constant(classes.limit) and len(x) else None  # of every class alike
+            whole: FloatArray = np.round(np.clip(x, 0.0, classes.limit))
+            return cls(classes, whole, True)
+        heard, limit = np.empty(len(x)), classes.limit
+        members = limit if classes.all_alone else classes.count[classes.class_a]
         for part in blocks(len(x)):
-            some = x[part]
-            some[some < NEGLIGIBLE * (members if members is not None else classes.count[classes.class_a[part]])] = 0.0
-        return cls(classes, x)
+            some = np.maximum(np.minimum(x[part], limit[part]), 0.0)
+            np.multiply(some, some >= NEGLIGIBLE * shown(members[part]), out=heard[part])
+        return cls(classes, heard)
 
     @cached_property
     def rows(self) -> JobRows:
