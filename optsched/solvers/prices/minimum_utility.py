@@ -15,7 +15,7 @@ from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.prices.market import Market, market_of
 from optsched.solvers.prices.merging import merged
 from optsched.solvers.prices.none_left import with_prices_of_nothing
-from optsched.solvers.prices.smallest_level import NEARBY, Search
+from optsched.solvers.prices.smallest_level import Search
 from optsched.solvers.prices.watch import Watch
 
 
@@ -37,7 +37,9 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
         watch = Watch(limits, interrupted, market.unit)
         same = merged(market, market.level)
         few = market if same is None else same.market
-        search = Search(few, watch=watch) if start is None else Search(few, start[market.row], watch, NEARBY)
+        known = None if start is None else start[market.row]
+        before = None if known is None else float(known @ market.capacity) / market.unit  # all of it where time is free
+        search = Search(few, known, watch, before)
         search.run()
         found = search.equilibrium()
     if same is not None:

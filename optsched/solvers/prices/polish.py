@@ -27,7 +27,7 @@ HIGH = 1e9
 """Most that a unit of a column of the small program adds to a level, of at most 1: HiGHS takes none from 1e15 on."""
 AT_ENDS = 60
 """Classes that are free as they are nearest to an end of their segment."""
-MANY = 100_000
+MANY = 30_000
 """Classes of which the nearest are found with the help of a sample."""
 
 

@@ -38,7 +38,9 @@ AT_ONCE = 3
 GUESS = 3e-4
 """Gap that prices of a sample or of a smaller market are taken to leave, until a level is known."""
 NEARBY = 3e-5
-"""The same of prices from a round before."""
+"""The same of prices from a round before, of which the level is known."""
+AWAY = 1e-2
+"""Distance from the level asked about beyond which the bound that comes of it is worth asking about in its turn."""
 CUTS = 6
 """Cuts between two rounds after one that did not lower the bound, and one more for each resource."""
 FREE = 1200
@@ -89,15 +91,20 @@ class Search:
         Prices to start from, as of a market that was much the same.
     watch : Watch, optional
         What ends the search before its time.
-    guess : float
-        Gap that prices to start from are taken to leave, until a level is known.
+    before : float, optional
+        The level of that market, in units of this one.
     """
 
     def __init__(
-        self, market: Market, start: FloatArray | None = None, watch: Ends | None = None, guess: float = GUESS
+        self,
+        market: Market,
+        start: FloatArray | None = None,
+        watch: Ends | None = None,
+        before: float | None = None,
     ) -> None:
         self.market, self.oracle, self.master = market, Oracle(market), Master(market.capacity)
-        self._watch, self._guess = watch, guess
+        self._watch, self._before = watch, market.highest if before is None else min(before, market.highest)
+        self._guess = GUESS if before is None else NEARBY
         self.bound, self.best, self.at = market.highest, np.inf, market.highest
         self.level = 0.0
         self.point: Point | None = None
@@ -124,8 +131,9 @@ class Search:
         self.master.add(Response(idle, 0.0, idle, 0.0, 0.0, np.inf))
         if self.large and not self.warm:
             self.prices, self.warm = sampled(self.oracle, self._of_sample), True
-        self.ask(self.prices, self.bound)
-        self.ask(self.prices, self.bound)
+        self.ask(self.prices, self._before)
+        if abs(self.bound - self._before) > AWAY * self._before:
+            self.ask(self.prices, self.bound)
         if self.warm:
             self.exact(AT_ONCE)
         if self.gap > EXACT and not self.stopped:
