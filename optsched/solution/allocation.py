@@ -36,8 +36,7 @@ class Allocation:
     def cleaned(cls, classes: Classes, x: FloatArray, integral: bool) -> Allocation:
         """Clip to [0, limit] and drop negligible fractions; round if integral."""
         if integral:
-            whole: FloatArray = np.round(np.clip(x, 0.0, classes.limit))
-            return cls(classes, whole, True)
+            return cls(classes, np.rint(np.clip(x, 0.0, classes.limit)), True)
         heard, limit = np.empty(len(x)), classes.limit
         members = limit if classes.all_alone else classes.count[classes.class_a]
         for part in blocks(len(x)):
