@@ -33,7 +33,11 @@ class Master:
     def duals(self, y: FloatArray) -> Duals:
         """Multipliers of the rows with signs that they can have, those of levels scaled to n . y = 1."""
         blocks = {block.name: y[block.slice] for block in self.session.arrays.rows}
-        duals, count = Duals.of(blocks, self.program), self.classes.count
+        return self.scaled(Duals.of(blocks, self.program))
+
+    def scaled(self, duals: Duals) -> Duals:
+        """Duals with levels that are scaled to n . y = 1."""
+        count = self.classes.count
         if isinstance(self.program.utility, Total):
             return duals
         total = float(count @ duals.levels)

@@ -11,7 +11,8 @@ the dual of the WHOLE program, since a pair that is worth v raises the u of both
 
 This bound costs one pass of pricing and trusts no solver. The best one of all passes is certified. Duals of restricted
 programs jump from one to the next; so pairs are priced half-way to the best duals so far first, and at those of the
-restricted program where that offers nothing new.
+restricted program where that offers nothing new. Where there are many classes, the duals of a sample, spread over all
+of them (`optsched.decomposition.pair_sample`), say which pairs are columns to begin with.
 
 References
 ----------
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,13 +34,14 @@ from optsched.candidates import Classes
 from optsched.decomposition.duals import Duals
 from optsched.decomposition.generated import Generated, with_bound
 from optsched.decomposition.master import Master, with_pairs
+from optsched.decomposition.pair_sample import sample_of, spread, worth_sampling
 from optsched.decomposition.pricing import PairPricing
 from optsched.engine import Engine
 from optsched.outcome import NO_OPTIMUM, STOPPED
 from optsched.program import AllocationProgram
 from optsched.solution.plan import Plan
 from optsched.solution.solution import PAIRS, ColumnsMade
-from optsched.solution.values import Values
+from optsched.solution.values import Termination, Values
 
 log = logging.getLogger("optsched")
 
@@ -47,6 +49,10 @@ CLOSED = 1e-7
 """Relative gap at which no more columns are made."""
 STEADY = 0.5
 """How far from the duals of the restricted program to the best ones so far pairs are priced first."""
+STEADIER = 0.9
+"""The same where the search starts from duals of a sample, which are near the best."""
+NEARLY = 0.03
+"""Part of what a job adds to the bound that a pair may lack to be worth a column at duals of a sample."""
 NOTHING = 1e-11
 """Part of the largest multiplier of a time row that a column must be worth."""
 
@@ -71,16 +77,66 @@ def generate_pairs(
     """
     engine.require_rows("programs whose columns are generated")
     pricing = PairPricing.of(program)
-    arrays = engine.build(lambda: program.to_linear().arrays)
-    chosen = engine.solver != "auto"
-    session = engine.open(arrays, engine.solver if chosen else "highs")
-    engine.reason = "asked for, with columns generated" if chosen else "columns are generated"
-    master = Master(pricing, session)
+    start = _of_sample(engine, pricing, build) if worth_sampling(program.classes) else None
+    found = _search(engine, pricing, start)
+    engine.reason = "columns are generated" if engine.solver == "auto" else "asked for, with columns generated"
+    if found.values.x is None or found.values.termination in NO_OPTIMUM:
+        made = ColumnsMade(PAIRS, len(found.master.made), pricing.count)
+        arrays = found.master.program.to_linear().arrays
+        return Generated(program, engine.without_point(arrays, found.values, program, None), made)
+    return _certified(engine, found, build)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a search has come to.
+
+    Attributes
+    ----------
+    master : Master
+    values : Values
+        Of the last program whose columns were priced, with the end that the last one came to.
+    best : Duals or None
+        Those of the lowest bound.
+    """
+
+    master: Master
+    values: Values
+    best: Duals | None
+
+
+def _of_sample(
+    engine: Engine, pricing: PairPricing, build: Callable[[Classes], AllocationProgram | Plan]
+) -> Duals | None:
+    """Duals of all classes after those of a sample; None where the sample was not solved in time."""
+    sample = PairPricing.of(engine.build(lambda: sample_of(pricing.program, build)))
+    found = _search(engine, sample)
+    values = found.values
+    if values.termination is not Termination.OPTIMAL or values.x is None or values.y is None:
+        return None
+    level = found.master.session.arrays.objective(values.x)
+    log.info("a sample of %d classes has the value %.9g", len(sample.classes), level)
+    duals = spread(pricing, sample, found.master.duals(values.y), level)
+    return (
+        duals if duals.levels.any() else None
+    )  # where nothing is scarce a few jobs hold the level, of the sample or not
+
+
+def _search(engine: Engine, pricing: PairPricing, start: Duals | None = None) -> _Found:
+    """Make columns until none is worth it, at first those that are nearly worth it at duals to start from."""
+    arrays = engine.build(lambda: pricing.program.to_linear().arrays)
+    session = engine.open(arrays, "highs" if engine.solver == "auto" else engine.solver)
+    master, best, steady = Master(pricing, session), None, STEADY
+    if start is not None:
+        start = master.scaled(start)
+        best, _ = master.priced(start, NOTHING)
+        steady = STEADIER
+        each = master.bound(best) / float(pricing.classes.count.sum())
+        master.add(pricing.best(start, -NEARLY * each)[1])
     values = last = engine.run(session)
-    best: Duals | None = None
     while values.x is not None and values.y is not None and values.termination not in NO_OPTIMUM:
         duals = master.duals(values.y)
-        asked = [duals] if best is None else [duals.towards(best, STEADY), duals]
+        asked = [duals] if best is None else [duals.towards(best, steady), duals]
         offers = [master.priced(each, NOTHING) for each in asked]
         best = min([raised for raised, _ in offers] + ([] if best is None else [best]), key=master.bound)
         if values.termination in STOPPED:
@@ -90,20 +146,13 @@ def generate_pairs(
         if bound - value <= CLOSED * abs(bound) or not any(master.add(found) for _, found in offers):
             break
         values = engine.run(session)
-    if last.x is None or last.termination in NO_OPTIMUM:
-        made = ColumnsMade(PAIRS, len(master.made), pricing.count)
-        return Generated(program, engine.without_point(arrays, last, program, None), made)
-    return _certified(engine, master, build, replace(last, termination=values.termination), best)
+    end = last.termination if last.x is None or last.termination in NO_OPTIMUM else values.termination
+    return _Found(master, replace(last, termination=end), best)
 
 
-def _certified(
-    engine: Engine,
-    master: Master,
-    build: Callable[[Classes], AllocationProgram | Plan],
-    values: Values,
-    best: Duals | None,
-) -> Generated:
+def _certified(engine: Engine, found: _Found, build: Callable[[Classes], AllocationProgram | Plan]) -> Generated:
     """The outcome over the columns in use; its bound is made anew of the duals by pricing all pairs once more."""
+    master, values, best = found.master, found.values, found.best
     pricing, columns = master.pricing, master.classes.columns
     assert values.x is not None
     x = np.zeros(master.first + len(master.made))

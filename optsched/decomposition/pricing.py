@@ -109,7 +109,7 @@ class PairPricing:
         most = np.zeros(len(self.classes))
         for way in self.ways:
             value, _ = way.best(way.parts(duals))
-            most[way.classes] = np.maximum(most[way.classes], value.max(axis=1) - self._price(way, duals))
+            most[way.classes] = np.maximum(most[way.classes], value.max(axis=1) - self.price(way, duals))
         return most
 
     def left_out(self, duals: Duals) -> float:
@@ -132,7 +132,7 @@ class PairPricing:
         """
         most, parts = np.zeros(len(self.classes)), []
         for way in self.ways:
-            price, part = self._price(way, duals), way.parts(duals)
+            price, part = self.price(way, duals), way.parts(duals)
             value, partner = way.best(part)
             rows, top = np.arange(len(way.classes)), value.argmax(axis=1)
             highest = value[rows, top] - price
@@ -151,7 +151,12 @@ class PairPricing:
             parts.append(Pairs(np.minimum(one, two), np.maximum(one, two), number, worth[use]))
         return most, Pairs.concatenate(parts).ordered()
 
-    def _price(self, way: Way, duals: Duals) -> float:
+    def sorts(self, way: Way) -> IntArray:
+        """The sorts of a way, in the order of its groups, which increases."""
+        return self.table.sort[self.classes.kind[way.classes[way.start]]]
+
+    def price(self, way: Way, duals: Duals) -> float:
+        """Price of the GPUs of a pair in a way."""
         return float(self.table.gpus[way.number] * duals.capacity[self.table.pool[way.number]])
 
     def _way(self, number: int) -> Way:

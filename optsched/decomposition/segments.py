@@ -13,6 +13,7 @@ which is far closer than that of u raised for the columns that were missing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,9 +35,55 @@ class Ends:
     cost: FloatArray
     cell: IntArray
 
+    @classmethod
+    def idle(cls, classes: int) -> Ends:
+        """Those of so many classes that do nothing."""
+        return cls(np.zeros(classes), np.zeros(classes), np.full(classes, -1, np.int64))
+
     def move(self, klass: IntArray, level: FloatArray, cost: FloatArray, cell: IntArray) -> None:
         """Put the ends of some classes elsewhere."""
         self.level[klass], self.cost[klass], self.cell[klass] = level, cost, cell
+
+
+Found = tuple[IntArray, FloatArray, FloatArray, IntArray]
+"""Points below the segments of some classes: class, level, cost, and cell."""
+
+
+def lowered(
+    low: Ends,
+    high: Ends,
+    level: FloatArray,
+    slope: FloatArray,
+    rent: FloatArray,
+    active: IntArray,
+    below: Callable[[FloatArray, FloatArray, IntArray], Found],
+    rounds: int = ROUNDS,
+) -> None:
+    """Walk down to the hulls, in place: what is most below a segment becomes an end of it, until nothing is.
+
+    Parameters
+    ----------
+    low, high : Ends
+    level : FloatArray, shape (K,)
+        What is to be reached.
+    slope, rent : FloatArray, shape (K,)
+        Of the segments.
+    active : IntArray
+        Classes that are looked at.
+    below : callable
+        What is most below the segments of some classes, as (slope, rent, classes).
+    rounds : int
+        Ends that are moved one after the other, at most.
+    """
+    for _ in range(rounds):
+        klass, reach, cost, cell = below(slope, rent, active)
+        if not len(klass):
+            break
+        over = reach >= level[klass]
+        for ends, rows in ((high, over), (low, ~over)):
+            ends.move(klass[rows], reach[rows], cost[rows], cell[rows])
+        active = np.unique(klass)
+        slope[active], rent[active] = line(low, high, active)
 
 
 def segments(
@@ -65,24 +112,19 @@ def segments(
     C = program.classes
     low, high = _used(pricing, program, x, duals)
     slope, rent = duals.levels.copy(), duals.time.copy()
-    price, active = pricing.price(duals.capacity), pricing.choosing
-    for _ in range(ROUNDS):
-        now = Duals(rent, duals.capacity, slope)
+    price, nobody = pricing.price(duals.capacity), np.zeros(0, np.int64)
+
+    def below(slope: FloatArray, rent: FloatArray, active: IntArray) -> Found:
         found = [
             (klass[better], cell[better])
-            for klass, value, cell in pricing.priced(now, active)
+            for klass, value, cell in pricing.priced(Duals(rent, duals.capacity, slope), active)
             if len(better := np.flatnonzero(value > above[klass]))
         ]
-        if not found:
-            break
-        klass, cell = (np.concatenate(part) for part in zip(*found, strict=True))
+        klass, cell = (np.concatenate(part) for part in zip((nobody, nobody), *found, strict=True))
         reach = pricing.scale[klass] * pricing.table.rate[cell]
-        cost = price[pricing.table.curve_of(cell)] * pricing.table.gpus[pricing.table.way[cell]]
-        over = reach >= level[klass]
-        for ends, rows in ((high, over), (low, ~over)):
-            ends.move(klass[rows], reach[rows], cost[rows], cell[rows])
-        active = np.unique(klass)
-        slope[active], rent[active] = _line(low, high, active)
+        return klass, reach, price[pricing.table.curve_of(cell)] * pricing.table.gpus[pricing.table.way[cell]], cell
+
+    lowered(low, high, level, slope, rent, pricing.choosing, below)
     made = [
         Chosen(here, ends.cell[here])
         for ends in (low, high)
@@ -108,16 +150,14 @@ def _used(pricing: ConfigurationPricing, program: AllocationProgram, x: FloatArr
     first = np.flatnonzero(np.diff(klass, prepend=-1))
     last = np.append(first[1:], len(klass)) - 1
     cost = (C.usage.T @ duals.capacity)[used]
-    nobody = np.full(len(C), -1, np.int64)
-    low = Ends(np.zeros(len(C)), np.zeros(len(C)), nobody)
-    high = Ends(np.zeros(len(C)), np.zeros(len(C)), nobody.copy())
+    low, high = Ends.idle(len(C)), Ends.idle(len(C))
     several = last > first
     high.move(klass[last], reach[last], cost[last], np.full(len(last), -1))
     low.move(klass[first[several]], reach[first[several]], cost[first[several]], np.full(int(several.sum()), -1))
     return low, high
 
 
-def _line(low: Ends, high: Ends, klass: IntArray) -> tuple[FloatArray, FloatArray]:
+def line(low: Ends, high: Ends, klass: IntArray) -> tuple[FloatArray, FloatArray]:
     """Slope and rent of the segments of some classes; a segment below idleness begins there."""
     under = low.cost[klass] * high.level[klass] > high.cost[klass] * low.level[klass]
     low.move(klass[under], np.zeros(1), np.zeros(1), np.full(1, -1))

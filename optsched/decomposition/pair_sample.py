@@ -1,0 +1,151 @@
+r"""Duals to start from: those of a sample of the classes, and what every other class makes of its prices and partners.
+
+The prices of the resources and what partners of each sort are worth hardly depend on how many jobs there are. So the
+program of every few-th class, with as large a part of the capacities, is solved first, to duals (u, p, y). In the whole
+program a class k then has these points (what a unit of its time gives, and costs):
+
+    alone, in column c                         a_kc                      p usage_c
+    in way w, with a partner of sort g         level_k(w, g)             p usage_w - e_w(g, k)
+
+where e_w(g, k) = max_b (y_b level_b(w, k) - u_b) is what the best partner of that sort in the sample adds. Slope and
+rent of the lower hull of the points and idleness at the sample's level are y_k and u_k, as over columns alone in
+`optsched.solvers.prices.oracle`; of a linear total y_k is given, and u_k the most that a point is worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.candidates import Classes
+from optsched.candidates.merging import JobGroups, alone_columns, assemble
+from optsched.decomposition.duals import Duals
+from optsched.decomposition.pricing import PairPricing
+from optsched.decomposition.segments import Ends, Found, line, lowered
+from optsched.decomposition.way import Way
+from optsched.program import AllocationProgram
+from optsched.program.utility import Total
+from optsched.solution.plan import Plan
+
+LEAST = 250
+"""Classes of a sample, at least."""
+EVERY = 4
+"""Classes for each one in the sample, at least: with fewer it is hardly smaller than the whole."""
+ROUNDS = 30
+"""Ends of segments that are moved one after the other, at most: a slope from anywhere will do, if not as well."""
+SLACK = 1e-12
+"""Part of its cost that a point must be below a segment."""
+
+
+def worth_sampling(classes: Classes) -> bool:
+    """Whether there are so many classes that a sample says something."""
+    return len(classes) >= EVERY * LEAST
+
+
+def sample_of(program: AllocationProgram, build: Callable[[Classes], AllocationProgram | Plan]) -> AllocationProgram:
+    """The program of every few-th class, in order of sort and best level, with their part of the capacities."""
+    C = program.classes
+    candidates, gang = C.candidates, C.candidates.kinds.gang[C.kind]  # 0 of jobs that need no GPU
+    assert candidates.pairs is not None
+    order = np.lexsort((program.highest_level, candidates.pairs.sort[C.kind]))
+    size = LEAST
+    some = np.sort(order[((np.arange(size) + 0.5) * len(C) / size).astype(np.int64)])
+    wanted = C.count * np.maximum(gang, 1)
+    part = wanted[some].sum() / wanted.sum()
+    resources = replace(candidates.resources, capacity=candidates.resources.capacity * part)
+    of_class = np.full(len(C) + 1, -1, np.int64)
+    of_class[some] = np.arange(len(some))
+    groups = JobGroups(of_class[C.of_job], C.first[some], C.count[some].astype(np.int64))
+    small = replace(candidates, resources=resources, _classes={})
+    nobody = np.zeros(0, np.int64)
+    alone = alone_columns(small.columns, C.kind[some], len(small.kinds))
+    sample = build(assemble(small, C.reads, groups, alone, (nobody, nobody, nobody)))
+    assert isinstance(sample, AllocationProgram)
+    return sample
+
+
+@dataclass(frozen=True)
+class _Points:
+    """What some classes can do: levels of a unit of their time and what it costs, shape (M, P) each."""
+
+    classes: IntArray
+    level: FloatArray
+    cost: FloatArray
+
+
+def spread(pricing: PairPricing, sample: PairPricing, duals: Duals, level: float) -> Duals:
+    """Duals of all classes at the prices of a sample, and with its classes for partners.
+
+    Parameters
+    ----------
+    pricing, sample : PairPricing
+        Of all classes, and of the sample.
+    duals : Duals
+        Of the sample.
+    level : float
+        The smallest level that the sample reaches.
+    """
+    C, points = pricing.classes, _points(pricing, sample, duals)
+    if isinstance(pricing.program.utility, Total):
+        paid = pricing.program.utility.weight.astype(np.float64)
+        return Duals(_most_below(points, paid)[0], duals.capacity, paid)
+    low, high = Ends.idle(len(C)), Ends.idle(len(C))
+    for some in points:
+        rows, best = np.arange(len(some.classes)), some.level.argmax(axis=1)
+        higher = np.flatnonzero(some.level[rows, best] > high.level[some.classes])
+        at = higher, best[higher]
+        high.move(some.classes[higher], some.level[at], some.cost[at], np.full(len(higher), -1))
+    klass = np.arange(len(C))
+    slope, rent = line(low, high, klass)
+
+    def below(slope: FloatArray, rent: FloatArray, active: IntArray) -> Found:
+        gain, reach, cost = _most_below(points, slope)
+        better = active[gain[active] > rent[active] + SLACK * np.abs(cost[active])]
+        return better, reach[better], cost[better], np.full(len(better), -1)
+
+    lowered(low, high, np.minimum(level, high.level), slope, rent, klass, below, ROUNDS)
+    return Duals(rent, duals.capacity, slope)
+
+
+def _points(pricing: PairPricing, sample: PairPricing, duals: Duals) -> list[_Points]:
+    """What classes can do alone, column by column, and beside each sort of partners, way by way."""
+    program, C = pricing.program, pricing.classes
+    paid = (C.usage.T @ duals.capacity)[:, np.newaxis]
+    reach = program.levels.tocsc().max(axis=0).toarray().T
+    count = np.bincount(C.class_a, minlength=len(C))
+    number = np.arange(C.columns) - np.repeat(np.cumsum(count) - count, count)
+    alone = [np.flatnonzero(number == which) for which in range(int(count.max(initial=0)))]
+    points = [_Points(C.class_a[some], reach[some], paid[some]) for some in alone]
+    theirs = {way.number: way for way in sample.ways}
+    for way in pricing.ways:
+        if way.number in theirs:
+            worth = _worth_of_partners(pricing, way, sample, theirs[way.number], duals)
+            there = np.isfinite(worth) & ~way.barred
+            cost = (way.needs @ duals.capacity + pricing.price(way, duals))[:, np.newaxis] - worth
+            points.append(_Points(way.classes, np.where(there, way.level, 0.0), np.where(there, cost, np.inf)))
+    return points
+
+
+def _worth_of_partners(pricing: PairPricing, way: Way, sample: PairPricing, theirs: Way, duals: Duals) -> FloatArray:
+    """e_w(g, k) of each class of a way and each sort there, shape (M, G); -inf of sorts that the sample lacks."""
+    most = np.full((len(way.start), len(way.start)), -np.inf)
+    mine, known = pricing.sorts(way), sample.sorts(theirs)
+    here = np.isin(known, mine)
+    at = np.searchsorted(mine, known[here])
+    most[np.ix_(at, at)] = np.maximum.reduceat(theirs.parts(duals), theirs.start, axis=0)[np.ix_(here, here)]
+    return most[:, way.group].T
+
+
+def _most_below(points: list[_Points], slope: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """How far the point of each class that is most below its segment is below it, through the origin; and the point."""
+    gain, reach, cost = np.zeros(len(slope)), np.zeros(len(slope)), np.zeros(len(slope))
+    for some in points:
+        value = slope[some.classes, np.newaxis] * some.level - some.cost
+        best = value.argmax(axis=1)
+        here = np.flatnonzero(value[np.arange(len(best)), best] > gain[some.classes])
+        at, mine = (here, best[here]), some.classes[here]
+        gain[mine], reach[mine], cost[mine] = value[at], some.level[at], some.cost[at]
+    return gain, reach, cost
