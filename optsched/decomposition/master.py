@@ -29,6 +29,7 @@ class Master:
         self.made = Pairs.concatenate([])
         self.first = session.arrays.shape[1]
         """The first column of a pair."""
+        self.capacity = self.classes.capacity
 
     def duals(self, y: FloatArray) -> Duals:
         """Multipliers of the rows with signs that they can have, those of levels scaled to n . y = 1."""
@@ -51,19 +52,19 @@ class Master:
         Pairs worth less than a part ``nothing`` of the largest multiplier of a time row are not.
         """
         most, found = self.pricing.best(duals, nothing * float(duals.time.max(initial=0.0)))
-        return replace(duals, time=duals.time + np.maximum(most / 2, self.excess(duals))), found
-
-    def excess(self, duals: Duals) -> FloatArray:
-        """Most that a column alone of each class is worth, at least 0: rounding of the solver's duals; shape (K,)."""
-        C = self.classes
-        value = self.program.levels.T @ duals.levels - C.usage.T @ duals.capacity - C.member.T @ duals.time
-        most = np.zeros(len(C))
-        np.maximum.at(most, C.class_a, value)
-        return most
+        return replace(duals, time=duals.time + np.maximum(most / 2, self.pricing.alone_excess(duals))), found
 
     def bound(self, duals: Duals) -> float:
         """The value of a feasible point of the dual."""
-        return float(duals.time @ self.classes.count + duals.capacity @ self.classes.capacity)
+        return float(duals.time @ self.classes.count + duals.capacity @ self.capacity)
+
+    def set_capacity(self, capacity: FloatArray) -> None:
+        """Have other capacities from the next run on."""
+        arrays = self.session.arrays
+        upper = arrays.row_upper.copy()
+        upper[next(block for block in arrays.rows if block.name == "capacity").slice] = capacity
+        self.session.set_rows(arrays.row_lower, upper)
+        self.capacity = capacity
 
     def add(self, pairs: Pairs) -> int:
         """Make columns of those that are none yet; returns how many."""

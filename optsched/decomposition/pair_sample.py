@@ -14,6 +14,7 @@ rent of the lower hull of the points and idleness at the sample's level are y_k 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -23,12 +24,16 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.candidates.merging import JobGroups, alone_columns, assemble
 from optsched.decomposition.duals import Duals
+from optsched.decomposition.pair_search import PairSearch
 from optsched.decomposition.pricing import PairPricing
 from optsched.decomposition.segments import Ends, Found, line, lowered
 from optsched.decomposition.way import Way
+from optsched.engine import Engine
 from optsched.program import AllocationProgram
 from optsched.program.utility import Total
 from optsched.solution.plan import Plan
+
+log = logging.getLogger("optsched")
 
 LEAST = 250
 """Classes of a sample, at least."""
@@ -40,19 +45,45 @@ SLACK = 1e-12
 """Part of its cost that a point must be below a segment."""
 
 
-def worth_sampling(classes: Classes) -> bool:
-    """Whether there are so many classes that a sample says something."""
-    return len(classes) >= EVERY * LEAST
+def start_of(
+    engine: Engine, pricing: PairPricing, build: Callable[[Classes], AllocationProgram | Plan]
+) -> Duals | None:
+    """Duals after those of a sample; None where classes are few, no sample was solved in time, or it says nothing."""
+    if len(pricing.classes) < EVERY * LEAST:
+        return None
+    search = PairSearch(engine, PairPricing.of(engine.build(lambda: sample_of(pricing.program, build))))
+    search.run()
+    if not search.optimal:
+        return None
+    log.info("a sample of %d classes has the value %.9g", len(search.pricing.classes), search.value)
+    return known(spread(pricing, search.pricing, search.duals, search.value))
+
+
+def known(duals: Duals) -> Duals | None:
+    """Duals; None where they say nothing, as where nothing is scarce, and one job holds the level."""
+    return duals if duals.levels.any() else None
+
+
+def dealt_out(program: AllocationProgram, parts: int) -> list[IntArray]:
+    """The classes, dealt out to so many parts that are alike: in order of sort and best level, one after the other."""
+    C = program.classes
+    assert C.candidates.pairs is not None
+    order = np.lexsort((program.highest_level, C.candidates.pairs.sort[C.kind]))
+    return [np.sort(order[part::parts]) for part in range(parts)]
 
 
 def sample_of(program: AllocationProgram, build: Callable[[Classes], AllocationProgram | Plan]) -> AllocationProgram:
-    """The program of every few-th class, in order of sort and best level, with their part of the capacities."""
+    """The program of one of so many parts that each has `LEAST` classes."""
+    parts = dealt_out(program, len(program.classes) // LEAST)
+    return part_of(program, build, parts[len(parts) // 2])
+
+
+def part_of(
+    program: AllocationProgram, build: Callable[[Classes], AllocationProgram | Plan], some: IntArray
+) -> AllocationProgram:
+    """The program of some of the classes, with their part of the capacities."""
     C = program.classes
     candidates, gang = C.candidates, C.candidates.kinds.gang[C.kind]  # 0 of jobs that need no GPU
-    assert candidates.pairs is not None
-    order = np.lexsort((program.highest_level, candidates.pairs.sort[C.kind]))
-    size = LEAST
-    some = np.sort(order[((np.arange(size) + 0.5) * len(C) / size).astype(np.int64)])
     wanted = C.count * np.maximum(gang, 1)
     part = wanted[some].sum() / wanted.sum()
     resources = replace(candidates.resources, capacity=candidates.resources.capacity * part)
@@ -62,9 +93,9 @@ def sample_of(program: AllocationProgram, build: Callable[[Classes], AllocationP
     small = replace(candidates, resources=resources, _classes={})
     nobody = np.zeros(0, np.int64)
     alone = alone_columns(small.columns, C.kind[some], len(small.kinds))
-    sample = build(assemble(small, C.reads, groups, alone, (nobody, nobody, nobody)))
-    assert isinstance(sample, AllocationProgram)
-    return sample
+    made = build(assemble(small, C.reads, groups, alone, (nobody, nobody, nobody)))
+    assert isinstance(made, AllocationProgram)
+    return made
 
 
 @dataclass(frozen=True)

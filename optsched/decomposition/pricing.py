@@ -80,12 +80,17 @@ class PairPricing:
         return sum(way.count for way in self.ways)
 
     @cached_property
-    def highest(self) -> float:
-        """No smallest level is above this, alone or in pairs: what the class that is worst off could have at most."""
+    def highest_levels(self) -> FloatArray:
+        """The most that each class could have, alone or in pairs; shape (K,)."""
         level = self.program.highest_level.copy()
         for way in self.ways:
             level[way.classes] = np.maximum(level[way.classes], np.where(way.barred, 0.0, way.level).max(axis=1))
-        return float(level.min(initial=np.inf)) if len(level) else 0.0
+        return level
+
+    @property
+    def highest(self) -> float:
+        """No smallest level is above this: what the class that is worst off could have at most."""
+        return float(self.highest_levels.min(initial=np.inf)) if len(self.highest_levels) else 0.0
 
     def levels(self, pairs: Pairs) -> tuple[FloatArray, FloatArray]:
         """Levels that a unit of each pair gives to its two classes."""
@@ -110,6 +115,14 @@ class PairPricing:
         for way in self.ways:
             value, _ = way.best(way.parts(duals))
             most[way.classes] = np.maximum(most[way.classes], value.max(axis=1) - self.price(way, duals))
+        return most
+
+    def alone_excess(self, duals: Duals) -> FloatArray:
+        """Most that a column alone of each class is worth, at least 0, as by rounding of duals; shape (K,)."""
+        C = self.classes
+        value = self.program.levels.T @ duals.levels - C.usage.T @ duals.capacity - C.member.T @ duals.time
+        most = np.zeros(len(C))
+        np.maximum.at(most, C.class_a, value)
         return most
 
     def left_out(self, duals: Duals) -> float:

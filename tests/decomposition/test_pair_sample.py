@@ -9,7 +9,7 @@ import pytest
 
 import optsched
 from optsched.assembly import compile, make_formulation
-from optsched.decomposition import pair_generation, pair_sample
+from optsched.decomposition import pair_sample
 from optsched.decomposition.duals import Duals
 from optsched.decomposition.pricing import PairPricing
 from optsched.program import AllocationProgram
@@ -47,13 +47,14 @@ def packed(seed: int, jobs: int, *, demand: bool = False, part: float = 1 / 8) -
 def small_samples(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Samples of 8 classes, of programs of 32 and more; and what comes of them."""
     seen: list[Any] = []
+    spread = pair_sample.spread
 
     def watched(*args: Any) -> Duals:
         seen.append(args)
-        return pair_sample.spread(*args)
+        return spread(*args)
 
     monkeypatch.setattr(pair_sample, "LEAST", 8)
-    monkeypatch.setattr(pair_generation, "spread", watched)
+    monkeypatch.setattr(pair_sample, "spread", watched)
     return seen
 
 
