@@ -75,7 +75,8 @@ def generate_pairs(
     pricing, C = PairPricing.of(program), program.classes
     engine.reason = "columns are generated" if engine.solver == "auto" else "asked for, with columns generated"
     found = solve_in_parts(engine, pricing, build) if len(C) >= MANY else None
-    if found is not None and found.gap <= max(OPTIMALITY, np.inf if engine.limits.gap is None else engine.limits.gap):
+    accepted = np.inf if engine.limits.gap is None else max(OPTIMALITY, engine.limits.gap)
+    if found is not None and (found.gap <= accepted or found.end is not Termination.OPTIMAL):
         return _of_parts(engine, pricing, build, found)
     search = PairSearch(engine, pricing)
     start = start_of(engine, pricing, build) if found is None else found.duals
@@ -105,7 +106,9 @@ def _of_parts(
     """The outcome of a program that was solved in parts; it need not be optimal, and says so."""
     program = pricing.program
     behind = np.zeros(0) if isinstance(program.utility, Total) else np.array([found.value])
-    end = Termination.OPTIMAL if found.gap <= OPTIMALITY else Termination.IMPRECISE
+    end = found.end
+    if end is Termination.OPTIMAL and found.gap > OPTIMALITY:
+        end = Termination.IMPRECISE
     values = Values(
         end, PointStatus.FEASIBLE, PointStatus.FEASIBLE, None, None, found.value, found.bound, words="in parts"
     )  # fmt: skip

@@ -39,6 +39,7 @@ from optsched.engine import Engine
 from optsched.program import AllocationProgram
 from optsched.program.utility import Total
 from optsched.solution.plan import Plan
+from optsched.solution.values import Termination
 
 log = logging.getLogger("optsched")
 
@@ -75,6 +76,8 @@ class InParts:
         Those that prove the bound.
     columns : int
         Pairs that were made columns.
+    end : Termination
+        Why no more was tried: `OPTIMAL` where that was not worth it.
     """
 
     value: float
@@ -84,6 +87,7 @@ class InParts:
     amount: FloatArray
     duals: Duals
     columns: int
+    end: Termination = Termination.OPTIMAL
 
     @property
     def gap(self) -> float:
@@ -108,8 +112,7 @@ def solve_in_parts(
             start = start_of(engine, small, build)
         if start is not None:
             search.begin(start)
-        search.run()
-        if not search.optimal:
+        if not search.run_on_the_way():
             return None
         searches.append(search)
         log.info("part %d of %d has the value %.9g", len(searches), len(parts), search.value)
@@ -142,8 +145,9 @@ def solve_in_parts(
         for search, mine in zip(searches, _moved(cuts, held, C.capacity, trust, total), strict=True):
             search.move(mine)
             search.run()
-        if not all(search.optimal for search in searches):
-            break
+            if not search.optimal:  # a limit, or the user: what was reached before stands
+                assert search.values is not None
+                return replace(reached, bound=bound, duals=proof, end=search.values.termination)
     assert reached is not None and proof is not None
     return replace(reached, bound=bound, duals=proof)
 

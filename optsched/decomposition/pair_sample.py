@@ -52,8 +52,7 @@ def start_of(
     if len(pricing.classes) < EVERY * LEAST:
         return None
     search = PairSearch(engine, PairPricing.of(engine.build(lambda: sample_of(pricing.program, build))))
-    search.run()
-    if not search.optimal:
+    if not search.run_on_the_way():
         return None
     log.info("a sample of %d classes has the value %.9g", len(search.pricing.classes), search.value)
     return known(spread(pricing, search.pricing, search.duals, search.value))

@@ -10,6 +10,7 @@ from optsched.decomposition.duals import Duals
 from optsched.decomposition.master import Master
 from optsched.decomposition.pricing import PairPricing
 from optsched.engine import Engine
+from optsched.errors import Interrupted
 from optsched.outcome import NO_OPTIMUM, STOPPED
 from optsched.solution.values import Termination, Values
 
@@ -55,8 +56,10 @@ class PairSearch:
 
     @property
     def optimal(self) -> bool:
-        """Whether the search came to its end."""
-        return self.values is not None and self.values.termination is Termination.OPTIMAL and self.values.x is not None
+        """Whether the search came to its end, with a point and duals."""
+        values = self.values
+        found = values is not None and values.x is not None and values.y is not None
+        return found and values is not None and values.termination is Termination.OPTIMAL
 
     @property
     def value(self) -> float:
@@ -82,6 +85,13 @@ class PairSearch:
         """Go on with other capacities."""
         self.master.set_capacity(capacity)
         self.best, self._steady = None, STEADY
+
+    def run_on_the_way(self) -> bool:
+        """`run` for a program that is not the one asked for; whether it came to its end. Raises `Interrupted`."""
+        self.run()
+        if self.values is not None and self.values.termination is Termination.INTERRUPTED:
+            raise Interrupted("interrupted before any feasible point was found")
+        return self.optimal
 
     def run(self) -> None:
         """Make columns until none is worth it, or a limit is reached."""

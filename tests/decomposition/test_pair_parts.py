@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,11 @@ import pytest
 import optsched
 from optsched.assembly import compile, make_formulation
 from optsched.decomposition import pair_generation, pair_parts, pair_sample
+from optsched.decomposition.pair_search import PairSearch
 from optsched.decomposition.pricing import PairPricing
+from optsched.errors import Interrupted
 from optsched.program import AllocationProgram
+from optsched.solution.values import Termination
 
 FORMULATIONS = ("max-min-fairness", "makespan", "max-throughput")
 
@@ -162,3 +166,37 @@ def test_the_bound_of_the_worst_off_is_a_dual_of_all(small_parts: list[Any]) -> 
     assert pricing.excess(duals).max() <= 1e-12 and pricing.alone_excess(duals).max() <= 1e-12
     assert program.classes.count @ duals.time == pytest.approx(bound)
     assert program.classes.count @ duals.levels == pytest.approx(1.0)
+
+
+def interrupted_at(number: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """From that search on the user has had enough; returns what counts the searches."""
+    real, count = PairSearch.run, [0]
+
+    def run(search: PairSearch) -> None:
+        real(search)
+        count[0] += 1
+        if count[0] >= number:
+            assert search.values is not None
+            search.values = replace(search.values, termination=Termination.INTERRUPTED)
+
+    monkeypatch.setattr(PairSearch, "run", run)
+    return count
+
+
+def test_who_interrupts_a_part_gets_no_other_one(small_parts: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    count = interrupted_at(2, monkeypatch)
+    with pytest.raises(Interrupted):
+        optsched.solve(packed(11, 80), generate_columns=True)
+    assert count == [2]
+
+
+@pytest.mark.parametrize("gap", [None, 0.0])
+def test_who_interrupts_a_round_has_the_one_before(
+    gap: float | None, small_parts: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = interrupted_at(6, monkeypatch)
+    solution = optsched.solve(packed(11, 80), generate_columns=True, gap=gap)
+    assert count == [6]  # four parts, and the second of the first round
+    assert solution.ok and solution.status == "feasible"
+    assert small_parts[0].end is Termination.INTERRUPTED
+    assert solution.objective == pytest.approx(small_parts[0].value)
