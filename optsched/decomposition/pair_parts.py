@@ -31,7 +31,7 @@ from scipy.optimize import linprog
 from optsched.arrays import FloatArray, IntArray, ranges
 from optsched.candidates import Classes
 from optsched.decomposition.duals import Duals
-from optsched.decomposition.pair_sample import dealt_out, known, part_of, spread, start_of
+from optsched.decomposition.pair_sample import dealt_out, known, part_of, spread, start_of, unit_of
 from optsched.decomposition.pair_search import PairSearch
 from optsched.decomposition.pairs import Pairs
 from optsched.decomposition.pricing import PairPricing
@@ -102,12 +102,14 @@ def solve_in_parts(
     program, C = pricing.program, pricing.classes
     parts = dealt_out(program, round(len(C) / EACH))
     searches: list[PairSearch] = []
+    units: list[float] = []
     for some in parts:
         small = PairPricing.of(engine.build(lambda some=some: part_of(program, build, some)))  # type: ignore[misc]
         search = PairSearch(engine, small)
+        units.append(unit_of(small, pricing))
         if searches:
             first = searches[0]
-            start = known(spread(small, first.pricing, first.duals, first.value))
+            start = known(spread(small, first.pricing, first.duals, first.value * units[-1] / units[0]))
         else:
             start = start_of(engine, small, build)
         if start is not None:
@@ -123,12 +125,12 @@ def solve_in_parts(
     held: list[FloatArray] = []
     trust = TRUST / GROW
     for number in range(ROUNDS + 1):
-        for search in searches[:ASKED]:
-            found = _raised(pricing, spread(pricing, search.pricing, search.duals, search.value))
+        values = [search.value / unit for search, unit in zip(searches, units, strict=True)]
+        for search, level in zip(searches[:ASKED], values, strict=False):
+            found = _raised(pricing, spread(pricing, search.pricing, search.duals, level))
             if found[0] < bound:
                 bound, proof = found
         assert proof is not None
-        values = [search.value for search in searches]
         value = sum(values) if total else min(values)
         trust *= SHRINK if reached is not None and value <= reached.value else GROW
         if reached is None or value > reached.value:
@@ -139,7 +141,7 @@ def solve_in_parts(
         if bound - reached.value <= accepted * abs(bound) or number == ROUNDS:
             break
         cuts += [
-            _Cut(part, search.value, search.duals.capacity, search.master.capacity)
+            _Cut(part, values[part], search.duals.capacity / units[part], search.master.capacity)
             for part, search in enumerate(searches)
         ]
         for search, mine in zip(searches, _moved(cuts, held, C.capacity, trust, total), strict=True):

@@ -55,7 +55,14 @@ def start_of(
     if not search.run_on_the_way():
         return None
     log.info("a sample of %d classes has the value %.9g", len(search.pricing.classes), search.value)
-    return known(spread(pricing, search.pricing, search.duals, search.value))
+    return known(spread(pricing, search.pricing, search.duals, search.value / unit_of(search.pricing, pricing)))
+
+
+def unit_of(some: PairPricing, pricing: PairPricing) -> float:
+    """Levels of a program of some classes for each of that of all: a makespan has units of its own."""
+    rows = np.flatnonzero(some.scale > 0)[:1]
+    whole = pricing.scale[pricing.classes.of_job[some.classes.first[rows]]]
+    return float(some.scale[rows[0]] / whole[0]) if len(rows) else 1.0
 
 
 def known(duals: Duals) -> Duals | None:
@@ -116,7 +123,7 @@ def spread(pricing: PairPricing, sample: PairPricing, duals: Duals, level: float
     duals : Duals
         Of the sample.
     level : float
-        The smallest level that the sample reaches.
+        The smallest level that the sample reaches, in units of ``pricing``.
     """
     C, points = pricing.classes, _points(pricing, sample, duals)
     if isinstance(pricing.program.utility, Total):

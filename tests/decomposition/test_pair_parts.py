@@ -81,6 +81,19 @@ def test_near_the_program_of_all_pairs(seed: int, formulation: str, small_parts:
     assert optsched.verify(instance, solution.to_document()).ok
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_parts_of_a_makespan_have_units_of_their_own(
+    seed: int, small_parts: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pair_parts, "EACH", 5)
+    monkeypatch.setattr(pair_sample, "LEAST", 3)
+    instance = packed(seed, 60, part=0.5)
+    solution = optsched.solve(instance, "makespan", generate_columns=True)
+    assert small_parts[0].value <= small_parts[0].bound * (1 + 1e-9)
+    assert solution.ok, solution.certificate
+    assert solution.objective >= optsched.solve(instance, "makespan", solver="highs").objective * (1 - 1e-9)
+
+
 @pytest.mark.parametrize("formulation", FORMULATIONS)
 def test_who_asks_for_a_gap_gets_it(formulation: str, small_parts: list[Any]) -> None:
     instance = packed(7, 64)
