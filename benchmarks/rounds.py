@@ -5,10 +5,11 @@ a scheduler without a basis; ``auto`` is what ``optsched.solve`` takes for the a
 `auto` picks where no basis is wanted; ``cvxpy`` is a vectorised script with Clarabel for the allocation alone. All in
 one process and one thread; medians, and peak memory beyond the imports. ``--long`` adds 10,000 rounds, for the memory.
 
-``--large 100000x4`` plans so many distinct jobs on so many pools instead: the first round of a scheduler (cold) and the
-five after it (warm), in one process in which such rounds were planned before, so that all is loaded and compiled;
-medians of three schedulers. ``from arrays`` and ``with events`` count what comes before the plan, too: the instance and
-the scheduler are made from arrays, and the jobs that leave and come are told.
+``--large 100000x4`` plans so many distinct jobs on so many pools instead: the first round of a scheduler and the five
+after it, each twice from the same state, without the prices that the round before has left (cold) and with them (warm).
+All in one process in which such rounds were planned before, so that all is loaded and compiled; medians of three
+schedulers. ``from arrays`` and ``with events`` count what comes before a plan, too: the instance and the scheduler are
+made from arrays, and the jobs that leave and come are told. The rows after the allocation are parts of it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import resource
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ CASES = (("2,000 distinct", 2000, 0), ("2,000 of 26 kinds", 2000, 26), ("10,000 
 ROUND = 360.0
 PARTS = {3: (0.2, 0.35, 0.45), 4: (0.1, 0.2, 0.3, 0.4)}
 """Of the GPUs that all jobs ask for together, times 1/8 of a node, by the number of pools."""
+ROWS = ("first", "cold", "warm")
 LARGE = ("max-min-fairness", "proportional-fairness")
 
 
@@ -142,25 +144,36 @@ def large(jobs: int, pools: int, formulation: str, schedulers: int = 3, count: i
         return churn, planned(churn)
 
     def planned(churn: Churn) -> list[float]:
-        begun = time.process_time()
         spent, plan = churn.plan()
-        worked = time.process_time() - begun
+        return [churn.seconds + spent, *figures_of(plan)]
+
+    def figures_of(plan: Any) -> list[float]:
         assert plan.solution is not None and plan.solution.certificate.ok
-        return [churn.seconds + spent, spent, worked, plan.timings["allocate"], plan.solution.solver.iterations]
+        told = plan.timings
+        stages = sum(told[name] for name in ("compile", "build", "solve", "certify"))
+        return [told["total"], told["allocate"], stages, told["solve"], plan.solution.solver.iterations]
+
+    def without_prices(churn: Churn) -> list[float]:
+        from optsched.rounds.solve_round import solve_round
+        from optsched.rounds.transitions import advanced
+
+        plan = solve_round(replace(advanced(churn.scheduler.state, churn.now), warm=None))
+        return [np.nan, *figures_of(plan)]
 
     churn = first(schedulers)[0]
     churn.replace()
     churn.plan()
 
     def run() -> Any:
-        cold, warm = [], []
+        begun, cold, warm = [], [], []
         for seed in range(schedulers):
             churn, figures = first(seed)
-            cold.append(figures)
+            begun.append(figures)
             for _ in range(count):
                 churn.replace()
+                cold.append(without_prices(churn))
                 warm.append(planned(churn))
-        return {"cold": np.median(cold, axis=0).tolist(), "warm": np.median(warm, axis=0).tolist()}
+        return {name: np.median(some, axis=0).tolist() for name, some in zip(ROWS, (begun, cold, warm), strict=True)}
 
     return run
 
@@ -169,12 +182,18 @@ def _print_large(jobs: int, pools: int) -> None:
     for formulation in LARGE:
         found = measure("rounds", "large", repeat=1, jobs=jobs, pools=pools, formulation=formulation)
         print(f"{jobs:,} distinct jobs x {pools} pools, {formulation}, {found.megabytes:.0f} MB")
-        print(f"{'':28} {'cold ms':>8} {'warm ms':>8} {'ratio':>6}")
-        names = ("from arrays, with events", "plan", "of the processor", "its allocation", "passes")
-        pairs = zip(found.result["cold"], found.result["warm"], strict=True)
-        for name, (cold, warm) in zip(names, pairs, strict=True):
-            unit = 1.0 if name == "passes" else 1e3
-            print(f"  {name:26} {unit * cold:8.0f} {unit * warm:8.0f} {warm / cold:6.2f}", flush=True)
+        print(f"{'':34} {'first ms':>9} {'cold ms':>8} {'warm ms':>8} {'/cold':>6}")
+        names = (
+            "from arrays, with events",
+            "plan",
+            "its allocation",
+            "compile, program, solve, certify",
+            "solve",
+            "passes",
+        )
+        for name, *row in zip(names, *(found.result[each] for each in ROWS), strict=True):
+            begun, cold, warm = (float(each) * (1.0 if name == "passes" else 1e3) for each in row)
+            print(f"  {name:32} {begun:9.0f} {cold:8.0f} {warm:8.0f} {warm / cold:6.2f}", flush=True)
 
 
 def _cvxpy(instance: Any) -> float:
