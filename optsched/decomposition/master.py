@@ -34,17 +34,7 @@ class Master:
     def duals(self, y: FloatArray) -> Duals:
         """Multipliers of the rows with signs that they can have, those of levels scaled to n . y = 1."""
         blocks = {block.name: y[block.slice] for block in self.session.arrays.rows}
-        return self.scaled(Duals.of(blocks, self.program))
-
-    def scaled(self, duals: Duals) -> Duals:
-        """Duals with levels that are scaled to n . y = 1."""
-        count = self.classes.count
-        if isinstance(self.program.utility, Total):
-            return duals
-        total = float(count @ duals.levels)
-        if total <= 0:  # nothing is known of the levels: any multipliers will do
-            return Duals(duals.time, duals.capacity, np.full(len(count), 1.0 / count.sum()))
-        return Duals(duals.time / total, duals.capacity / total, duals.levels / total)
+        return self.pricing.scaled(Duals.of(blocks, self.program))
 
     def priced(self, duals: Duals, nothing: float) -> tuple[Duals, Pairs]:
         """Duals raised to a feasible point of the dual of the whole program, and pairs that are worth a column.

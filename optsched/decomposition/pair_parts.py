@@ -175,16 +175,10 @@ def _held_by_one(pricing: PairPricing) -> tuple[float, Duals]:
 
 def _raised(pricing: PairPricing, duals: Duals) -> tuple[float, Duals]:
     """Duals raised to a feasible point of the dual of the whole program, and the bound that it proves."""
-    C = pricing.classes
-    part = 1.0 if isinstance(pricing.program.utility, Total) else float(C.count @ duals.levels)
-    if part <= 0:
-        return np.inf, duals
-    time, prices, levels = duals.time / part, duals.capacity / part, duals.levels
-    levels = levels if isinstance(pricing.program.utility, Total) else levels / part
-    duals = Duals(time, prices, levels)
-    alone = pricing.alone_excess(duals)
-    duals = replace(duals, time=time + np.maximum(pricing.excess(duals) / 2, alone))
-    return float(duals.time @ C.count + prices @ C.capacity), duals
+    duals = pricing.scaled(duals)
+    over = np.maximum(pricing.excess(duals) / 2, pricing.alone_excess(duals))
+    duals = replace(duals, time=duals.time + over)
+    return float(duals.time @ pricing.classes.count + duals.capacity @ pricing.classes.capacity), duals
 
 
 def _moved(cuts: list[_Cut], held: list[FloatArray], whole: FloatArray, trust: float, total: bool) -> list[FloatArray]:

@@ -169,9 +169,9 @@ def _points(pricing: PairPricing, sample: PairPricing, duals: Duals) -> list[_Po
 def _worth_of_partners(pricing: PairPricing, way: Way, sample: PairPricing, theirs: Way, duals: Duals) -> FloatArray:
     """e_w(g, k) of each class of a way and each sort there, shape (M, G); -inf of sorts that the sample lacks."""
     most = np.full((len(way.start), len(way.start)), -np.inf)
-    mine, known = pricing.sorts(way), sample.sorts(theirs)
-    here = np.isin(known, mine)
-    at = np.searchsorted(mine, known[here])
+    mine, sampled = pricing.sorts(way), sample.sorts(theirs)
+    here = np.isin(sampled, mine)
+    at = np.searchsorted(mine, sampled[here])
     most[np.ix_(at, at)] = np.maximum.reduceat(theirs.parts(duals), theirs.start, axis=0)[np.ix_(here, here)]
     return most[:, way.group].T
 

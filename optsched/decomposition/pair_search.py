@@ -75,7 +75,7 @@ class PairSearch:
 
     def begin(self, start: Duals) -> None:
         """Begin with pairs that are nearly worth a column at these duals, which are the best ones so far."""
-        start = self.master.scaled(start)
+        start = self.pricing.scaled(start)
         self.best, _ = self.master.priced(start, NOTHING)
         self._steady = STEADIER
         each = self.master.bound(self.best) / float(self.pricing.classes.count.sum())

@@ -125,6 +125,16 @@ class PairPricing:
         np.maximum.at(most, C.class_a, value)
         return most
 
+    def scaled(self, duals: Duals) -> Duals:
+        """Duals with levels that are scaled to n . y = 1."""
+        count = self.classes.count
+        if isinstance(self.program.utility, Total):
+            return duals
+        total = float(count @ duals.levels)
+        if total <= 0:  # nothing is known of the levels: any multipliers will do
+            return Duals(duals.time, duals.capacity, np.full(len(count), 1.0 / count.sum()))
+        return Duals(duals.time / total, duals.capacity / total, duals.levels / total)
+
     def left_out(self, duals: Duals) -> float:
         """What all pairs together can add to a bound that duals prove for the columns of a program without them.
 
