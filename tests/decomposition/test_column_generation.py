@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from packed_jobs import interference
 
 import optsched
 from optsched.assembly import compile, make_formulation, make_model
@@ -66,12 +67,7 @@ def packed(seed: int, jobs: int = 12, elastic: bool = False, stated: bool = True
     return {
         "format": "optsched-instance/1", "name": f"packed {seed}", "cluster": {"pools": POOLS},
         "workloads": workloads, "jobs": made, "colocation": colocation,
-        "performance": {
-            "model": "interference", "of": {"model": "table"},
-            "pairs": {
-                "model": "utilisation", "log_sd": 0.2, "sums": [], "logs": [], "measured": [], "workloads": utilisation,
-            },
-        },
+        "performance": interference(utilisation),
     }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from packed_jobs import interference
 
 import optsched
 from optsched.assembly import compile, make_formulation
@@ -37,12 +38,7 @@ def packed(seed: int, jobs: int, part: float = 1 / 12, equal: bool = False) -> o
         steps=rng.uniform(10, 100, jobs)[rows],
         workload=rng.integers(0, 5, jobs)[rows],
         workloads={name: {} for name in utilisation},
-        performance={
-            "model": "interference", "of": {"model": "table"},
-            "pairs": {
-                "model": "utilisation", "log_sd": 0.2, "sums": [], "logs": [], "measured": [], "workloads": utilisation,
-            },
-        },
+        performance=interference(utilisation),
     )  # fmt: skip
 
 

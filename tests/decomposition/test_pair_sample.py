@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from packed_jobs import interference
 
 import optsched
 from optsched.assembly import compile, make_formulation
@@ -34,12 +35,7 @@ def packed(seed: int, jobs: int, *, demand: bool = False, part: float = 1 / 8) -
         steps=rng.uniform(10, 100, jobs),
         workload=rng.integers(0, SORTS, jobs),
         workloads={name: {"demand": {"cpu": 3.0 * (demand and row % 2)}} for row, name in enumerate(utilisation)},
-        performance={
-            "model": "interference", "of": {"model": "table"},
-            "pairs": {
-                "model": "utilisation", "log_sd": 0.2, "sums": [], "logs": [], "measured": [], "workloads": utilisation,
-            },
-        },
+        performance=interference(utilisation),
     )  # fmt: skip
 
 
