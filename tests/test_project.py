@@ -147,16 +147,6 @@ def test_a_docstring_is_the_rule(place: str) -> None:
 # --- the files -----------------------------------------------------------------------------------------------------
 
 
-def test_no_source_file_is_long() -> None:
-    lengths = {
-        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
-        for folder in ("optsched", "formulations", "examples", "benchmarks")
-        for path in (ROOT / folder).rglob("*.py")
-    }
-    assert lengths
-    assert {path: length for path, length in lengths.items() if length > 400} == {}
-
-
 def test_no_file_names_a_place_on_somebody_s_machine() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
