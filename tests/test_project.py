@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import json
@@ -184,6 +185,20 @@ def test_highspy_is_pinned_below_the_versions_that_break_ortools() -> None:
     assert list(pins["highspy"].filter(["1.12.0", "1.13.1", "1.14.0", "1.15.1", "2.0.0"])) == ["1.12.0", "1.13.1"]
     assert metadata.version("highspy") in pins["highspy"]
     assert metadata.version("ortools") in pins["ortools"]
+
+
+def test_the_base_install_has_what_the_code_imports() -> None:
+    base = {Requirement(text).name for text in PYPROJECT["project"]["dependencies"]} | {"pydantic_core"}
+    known = {*sys.stdlib_module_names, *base, "yaml", "optsched", "formulations"}
+    imported = set()
+    for path in [*(ROOT / "optsched").rglob("*.py"), *(ROOT / "formulations").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                imported.add(node.module.partition(".")[0])
+    optional = {"numba", "sklearn", "threadpoolctl", "pandas"}  # the extras fast and learn; to_frame
+    assert imported - known == optional
 
 
 def test_the_version_is_told_once() -> None:

@@ -26,12 +26,12 @@ RESOLUTION = 150
 
 
 def require_matplotlib() -> None:
-    """Raise `SolverUnavailable` naming the extra where matplotlib cannot be loaded."""
+    """Raise `SolverUnavailable` where matplotlib cannot be loaded."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise SolverUnavailable(
-            f"pictures need matplotlib, which cannot be loaded ({error}); install it with pip install 'optsched[plot]'"
+            f"pictures need matplotlib, which cannot be loaded ({error}); install it with pip install matplotlib"
         ) from None
 
 
