@@ -1,24 +1,39 @@
-"""Named arrays in npz files, without pickles: equal arrays give equal bytes, and every byte is checked when read."""
+"""Named arrays in npz files, without pickles: equal arrays give equal bytes, and every byte is checked when read.
+
+A megabyte of compressed zeros unpacks to a gigabyte. So only the arrays that a reader asks for are unpacked, and none
+if the zip's directory says that they take too much; no more is unpacked than the directory says.
+"""
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import IO
 
 import numpy as np
 
 from optsched.arrays import AnyArray
+from optsched.errors import UsageError
 
 TIME_STAMP = (1980, 1, 1, 0, 0, 0)
+MOST_BYTES = 2**30
+"""Bytes that the arrays of a file may take together: an instance of a million jobs takes a third of it."""
+MOST_TEXT = 2**28
+"""Bytes of one text in a file; parsed, it takes several times as much."""
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What numpy writes. The others unpack without a limit: a few bytes of bzip2 become 45 MB at once."""
 
 
 def zip_arrays(arrays: Mapping[str, AnyArray]) -> bytes:
     """np.savez_compressed with a fixed time stamp and system, so that the bytes depend on the arrays only.
 
-    Raises ValueError for an array of Python objects, which only a pickle could hold.
+    Raises ValueError for an array of Python objects, which only a pickle could hold, and `UsageError` for arrays that
+    are too large to be read again.
     """
+    total = sum(array.nbytes for array in arrays.values())
+    if total > MOST_BYTES:
+        raise UsageError(f"an npz file: found arrays of {total:,} bytes, expected at most {MOST_BYTES:,} in all")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, array in arrays.items():
@@ -30,18 +45,53 @@ def zip_arrays(arrays: Mapping[str, AnyArray]) -> bytes:
     return buffer.getvalue()
 
 
-def unzip_arrays(file: IO[bytes], only: Container[str] | None = None) -> dict[str, AnyArray]:
-    """np.load, but reading every entry to its end, where its checksum is; ``only`` names the entries to read.
+def unzip_arrays(file: IO[bytes], only: Container[str]) -> dict[str, AnyArray]:
+    """np.load of the arrays with these names, reading each to its end, where its checksum is.
 
-    Raises ValueError, with the reason in words, for anything that is not an npz file or is damaged.
+    Raises ValueError, with the reason in words, for anything that is not an npz file, is damaged, or would take more
+    than `MOST_BYTES`.
     """
     try:
         with zipfile.ZipFile(file) as archive:
-            names = {name.removesuffix(".npy"): name for name in archive.namelist()}
-            return {
-                name: np.lib.format.read_array(io.BytesIO(archive.read(entry)), allow_pickle=False)
-                for name, entry in names.items()
-                if only is None or name in only
-            }
+            entries = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            wanted = {name: info for name, info in entries.items() if name in only}
+            _check_sizes(wanted.values())
+            return {name: _read_array(archive, info) for name, info in wanted.items()}
     except Exception as error:  # corrupted bytes make zipfile, zlib and numpy raise a dozen types
         raise ValueError(str(error) or type(error).__name__) from None
+
+
+def text_array(text: str) -> AnyArray:
+    """A text as an array, to stand among others; `UsageError` if it is too long to be read again."""
+    data = text.encode()
+    if len(data) > MOST_TEXT:
+        raise UsageError(f"an npz file: found a text of {len(data):,} bytes, expected at most {MOST_TEXT:,}")
+    return np.frombuffer(data, np.uint8)
+
+
+def text_in(array: AnyArray) -> bytes:
+    """The text of an array that `text_array` made; ValueError in words for any other, and for one that is too long."""
+    if array.dtype != np.uint8:
+        raise ValueError(f"an array of {array.dtype}")
+    if array.nbytes > MOST_TEXT:
+        raise ValueError(f"a text of {array.nbytes:,} bytes, more than {MOST_TEXT:,}")
+    return array.tobytes()
+
+
+def _check_sizes(entries: Iterable[zipfile.ZipInfo]) -> None:
+    total = 0
+    for info in entries:
+        if info.compress_type not in COMPRESSIONS:
+            raise ValueError(f"{info.filename} is compressed in another way than numpy does it")
+        total += info.file_size
+    if total > MOST_BYTES:
+        raise ValueError(f"arrays of {total:,} bytes, more than {MOST_BYTES:,}")
+
+
+def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> AnyArray:
+    """The array of an entry, unpacked piece by piece into its place: a shape that claims more costs nothing."""
+    with archive.open(info) as entry:
+        array: AnyArray = np.lib.format.read_array(entry, allow_pickle=False)
+        if entry.read(1):  # at the end the checksum is compared
+            raise ValueError(f"{info.filename} has more bytes than an array of shape {array.shape}")
+    return array

@@ -30,11 +30,14 @@ from optsched.instance.job_rules import as_column
 from optsched.instance.reading import parse_json, show, validate
 from optsched.instance.tables import ARRAY_FIELDS, JobNames, RateTable
 from optsched.instance.write import header_document, job_documents
-from optsched.npz import unzip_arrays, zip_arrays
+from optsched.npz import text_array, text_in, unzip_arrays, zip_arrays
 
 ARCHIVE = "optsched-instance-npz/1"
 JOB_FIELDS = {field: kind for field, kind in ARRAY_FIELDS.items() if field != "options"}
 RARE_FIELDS = tuple(RareDocument.model_fields)
+ENTRIES = frozenset(
+    {"header", "names", *(f"jobs_{field}" for field in JOB_FIELDS), *(f"rates_{field}" for field in RATE_FIELDS)}
+)
 
 
 class ArchiveHeader(Document):
@@ -66,10 +69,9 @@ def to_npz(instance: Instance) -> bytes:
     }
     arrays: dict[str, AnyArray] = {f"jobs_{name}": numbered.get(name, getattr(table, name)) for name in JOB_FIELDS}
     arrays |= {f"rates_{name}": getattr(take_profiles(rates, profiles), name) for name in RATE_FIELDS}
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    arrays["header"] = text_array(json.dumps(header))
     if not table.names.generated:
-        names = json.dumps([table.names[row] for row in range(len(table))])
-        arrays["names"] = np.frombuffer(names.encode(), np.uint8)
+        arrays["names"] = text_array(json.dumps([table.names[row] for row in range(len(table))]))
     return zip_arrays(arrays)
 
 
@@ -87,7 +89,7 @@ def _rare_jobs(instance: Instance) -> list[tuple[int, dict[str, Any]]]:
 def from_npz(data: bytes) -> Instance:
     """Read what `to_npz` wrote, validating it like any other input."""
     try:
-        arrays = unzip_arrays(io.BytesIO(data))
+        arrays = unzip_arrays(io.BytesIO(data), ENTRIES)
     except ValueError as error:
         found = f"an npz file that can't be read ({show(str(error))})"
         raise InvalidInput("", found, "an npz file written by optsched") from None
@@ -138,7 +140,8 @@ def _get(arrays: dict[str, AnyArray], name: str) -> AnyArray:
 
 
 def _json(arrays: dict[str, AnyArray], name: str) -> Any:
-    text = _get(arrays, name)
-    if text.dtype != np.uint8:
-        raise InvalidInput(name, f"an array of {text.dtype}", "the bytes of a text in JSON")
-    return parse_json(text.tobytes(), name)
+    try:
+        text = text_in(_get(arrays, name))
+    except ValueError as error:
+        raise InvalidInput(name, str(error), "the bytes of a text in JSON") from None
+    return parse_json(text, name)

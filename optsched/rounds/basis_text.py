@@ -14,7 +14,7 @@ import numpy as np
 from optsched.arrays import AnyArray
 from optsched.errors import InvalidInput
 from optsched.instance.reading import show
-from optsched.npz import unzip_arrays, zip_arrays
+from optsched.npz import text_array, text_in, unzip_arrays, zip_arrays
 from optsched.warm_start import WarmStart
 
 BLOCKS = ("columns", "rows")
@@ -27,7 +27,7 @@ def basis_text(warm: WarmStart, names: Sequence[str]) -> str:
     if warm.prices:
         header["prices"] = dict(warm.prices)
     arrays: dict[str, AnyArray] = {
-        "header": np.frombuffer(json.dumps(header).encode(), np.uint8), "of_job": warm.of_job, "column": warm.column,
+        "header": text_array(json.dumps(header)), "of_job": warm.of_job, "column": warm.column,
     }  # fmt: skip
     for kind, found in blocks.items():
         arrays |= {f"{kind}.{number}": part for number, part in enumerate(found.values())}
@@ -42,8 +42,10 @@ def read_basis(text: str, row: Mapping[str, int]) -> WarmStart:
     InvalidInput
     """
     try:
-        arrays = unzip_arrays(io.BytesIO(base64.b64decode(text, validate=True)))
-        header = json.loads(arrays["header"].tobytes())
+        file = io.BytesIO(base64.b64decode(text, validate=True))
+        header = json.loads(text_in(unzip_arrays(file, {"header"})["header"]))
+        blocks_told = {f"{kind}.{number}" for kind in BLOCKS for number in range(len(header[kind]))}
+        arrays = unzip_arrays(file, {"of_job", "column", *blocks_told})
         known, of_job = header["jobs"], _whole(arrays["of_job"], 1)
         blocks = {
             kind: {name: _whole(arrays[f"{kind}.{number}"], 1) for number, name in enumerate(header[kind])}

@@ -16,12 +16,17 @@ from optsched.instance import instance_bytes
 from optsched.instance.archive import from_npz
 from optsched.instance.documents import Document, Name, PlainObject, Tuple
 from optsched.instance.reading import named, parse_json, read_bytes, validate
-from optsched.npz import unzip_arrays, zip_arrays
+from optsched.npz import text_array, text_in, unzip_arrays, zip_arrays
 from optsched.simulation.result import JobLog, RoundLog, Segments, Simulation
 from optsched.traces import NodeEvents, Regimes, Trace
 
 ARCHIVE = "optsched-simulation/1"
 Part = TypeVar("Part", JobLog, RoundLog, Segments, Regimes)
+PARTS = {"regimes": Regimes, "jobs": JobLog, "rounds": RoundLog, "segments": Segments}
+ENTRIES = frozenset(
+    {"header", "instance", "node_events.at", "measured"}
+    | {f"{name}.{field.name}" for name, part in PARTS.items() for field in fields(part)}
+)
 
 
 class SimulationHeader(Document):
@@ -47,7 +52,7 @@ def simulation_bytes(simulation: Simulation) -> bytes:
         "states": list(trace.node_events.state),
     }
     arrays: dict[str, AnyArray] = {
-        "header": _text(json.dumps(header)),
+        "header": text_array(json.dumps(header)),
         "instance": np.frombuffer(instance_bytes(trace.instance, "npz"), np.uint8),
         "node_events.at": trace.node_events.at,
         "measured": simulation.measured,
@@ -62,8 +67,8 @@ def read_simulation(path: str | Path) -> Simulation:
     data = read_bytes(Path(path))
     with named(path):
         try:
-            arrays = unzip_arrays(io.BytesIO(data))
-            header = validate(SimulationHeader, parse_json(arrays["header"].tobytes(), "header"), "header")
+            arrays = unzip_arrays(io.BytesIO(data), ENTRIES)
+            header = validate(SimulationHeader, parse_json(text_in(arrays["header"]), "header"), "header")
             instance = from_npz(arrays["instance"].tobytes())
             events = NodeEvents(arrays["node_events.at"], header.nodes, header.states)
             trace = Trace(instance, _part(Regimes, "regimes", arrays), events)
@@ -86,10 +91,6 @@ def _columns(name: str, part: Regimes | JobLog | RoundLog | Segments) -> dict[st
 def _part(kind: type[Part], name: str, arrays: dict[str, AnyArray]) -> Part:
     columns: dict[str, Any] = {field.name: arrays[f"{name}.{field.name}"] for field in fields(kind)}
     return kind(**columns)
-
-
-def _text(text: str) -> AnyArray:
-    return np.frombuffer(text.encode(), np.uint8)
 
 
 def without_times(simulation: Simulation) -> Simulation:

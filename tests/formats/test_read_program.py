@@ -291,6 +291,15 @@ def test_files_that_are_none(write, tmp_path: Path) -> None:  # type: ignore[no-
             read_program(path)
 
 
+def test_a_compressed_file_that_unpacks_to_too_much(write, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr("optsched.formats.mps.read.MOST_UNPACKED", len(MPS))
+    assert read_program(write(gzip.compress(MPS.encode()), "fits.mps.gz")).name == "foo bar"
+    with pytest.raises(InvalidInput) as caught:
+        read_program(write(gzip.compress(MPS.encode() + b"\n"), "large.mps.gz"))
+    assert caught.value.path.endswith("large.mps.gz")
+    assert f"more than {len(MPS)} bytes" in caught.value.found
+
+
 def test_integers_without_bounds_are_told(write, caplog: pytest.LogCaptureFixture) -> None:  # type: ignore[no-untyped-def]
     found = read_program(write(MPS.replace(" UP bnd y 9\n", "")))
     assert found.arrays.upper[1] == 1.0

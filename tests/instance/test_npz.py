@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from optsched import npz
 from optsched.arrays import AnyArray
-from optsched.errors import InvalidInput
+from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance, instance_bytes
 from optsched.instance.archive import from_npz
 
@@ -336,5 +337,66 @@ def test_foreign_entries() -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("readme.txt", "hello")
-    with pytest.raises(InvalidInput, match=UNREADABLE):
+    with pytest.raises(InvalidInput) as caught:
         from_npz(buffer.getvalue())
+    assert (caught.value.path, caught.value.found) == ("header", "nothing")
+
+
+def test_only_its_own_entries_are_unpacked(instance: Instance) -> None:
+    """An entry that no instance has may unpack to anything: nobody looks at it, here not even at its wrong bytes."""
+    buffer = io.BytesIO(instance_bytes(instance, "npz"))
+    with zipfile.ZipFile(buffer, "a") as archive:
+        archive.writestr("other.npy", b"x" * 1000)
+        where = archive.getinfo("other.npy").header_offset + 30 + len("other.npy")
+    data = bytearray(buffer.getvalue())
+    data[where] ^= 1
+    assert from_npz(bytes(data)).sha256 == instance.sha256
+
+
+def claiming(arrays: Arrays, entry: str, size: int) -> bytes:
+    """The file with an entry of so many zero bytes, as an array of bytes; compressed they are next to nothing."""
+    buffer, text = io.BytesIO(), io.BytesIO()
+    np.lib.format.write_array_header_1_0(text, {"descr": "|u1", "fortran_order": False, "shape": (size,)})
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        with archive.open(f"{entry}.npy", "w", force_zip64=True) as file:
+            file.write(text.getvalue())
+            for _ in range(0, size, 2**25):
+                file.write(bytes(2**25))
+        for name, array in arrays.items():
+            if name != entry:
+                with archive.open(f"{name}.npy", "w") as file:
+                    np.lib.format.write_array(file, array)
+    return buffer.getvalue()
+
+
+def test_a_small_file_that_unpacks_to_a_lot(arrays: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is unpacked where the directory of the zip claims more than a reader takes."""
+    data = claiming(arrays, "jobs_steps", 2**26)
+    monkeypatch.setattr(npz, "MOST_BYTES", 2**26)
+    monkeypatch.setattr(np.lib.format, "read_array", lambda *_, **__: pytest.fail("something was unpacked"))
+    with pytest.raises(InvalidInput) as caught:
+        from_npz(data)
+    assert "more than 67,108,864" in caught.value.found
+
+
+def test_a_text_that_is_too_long(arrays: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(npz, "MOST_TEXT", 100)
+    with pytest.raises(InvalidInput) as caught:
+        from_npz(packed(arrays | {"header": np.full(101, ord(" "), np.uint8)}))
+    assert (caught.value.path, caught.value.found) == ("header", "a text of 101 bytes, more than 100")
+
+
+def test_other_compressions_are_refused(instance: Instance) -> None:
+    """They unpack without a limit: a few bytes of bzip2 become 45 MB at once."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(instance_bytes(instance, "npz"))) as source, zipfile.ZipFile(buffer, "w") as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name), zipfile.ZIP_BZIP2)
+    with pytest.raises(InvalidInput, match="compressed in another way"):
+        from_npz(buffer.getvalue())
+
+
+def test_what_could_not_be_read_again_is_not_written(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(npz, "MOST_BYTES", 1000)
+    with pytest.raises(UsageError, match="expected at most 1,000 in all"):
+        instance_bytes(instance, "npz")

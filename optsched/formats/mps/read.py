@@ -8,6 +8,7 @@ must be written as two rows). Either may be compressed with gzip. What HiGHS wou
 from __future__ import annotations
 
 import gzip
+import io
 import logging
 import tempfile
 import zlib
@@ -30,6 +31,8 @@ from optsched.program.bounds import implied_bounds
 log = logging.getLogger("optsched")
 
 GZIP = ".gz"
+MOST_UNPACKED = 2**28
+"""Bytes of a program that a compressed file may have: a megabyte of it can unpack to a gigabyte."""
 HARMLESS = ("switching to fixed format", "inconsistent bounds", "values summed", "repeated variable")
 """Warnings of HiGHS after which the program is still the one in the file, or that are told in other words."""
 
@@ -109,9 +112,14 @@ def _plain(data: bytes, path: Path, file: str) -> bytes:
     if path.suffix.lower() != GZIP:
         return data
     try:
-        return gzip.decompress(data)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+            plain = packed.read(MOST_UNPACKED + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InvalidInput(file, f"data that gzip cannot read ({error})", "a file compressed with gzip") from None
+    if len(plain) > MOST_UNPACKED:
+        found = f"a program of more than {MOST_UNPACKED:,} bytes in {len(data):,} compressed ones"
+        raise InvalidInput(file, found, "one that is not compressed, if it is meant to be that large")
+    return plain
 
 
 def _by_highs(data: bytes, kind: str, file: str, free: bool) -> tuple[Any, str]:

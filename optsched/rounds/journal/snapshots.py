@@ -14,7 +14,7 @@ import numpy as np
 from optsched.arrays import AnyArray
 from optsched.errors import InvalidInput, JournalDamaged
 from optsched.instance.reading import show
-from optsched.npz import unzip_arrays, zip_arrays
+from optsched.npz import text_array, text_in, unzip_arrays, zip_arrays
 from optsched.rounds.journal.layout import reading, snapshot_path
 from optsched.rounds.journal.records import encode_object
 
@@ -59,7 +59,7 @@ class SnapshotFile:
 
     def document(self) -> dict[str, Any]:
         """Its JSON part; the arrays are not read."""
-        document, _, _ = self._read(HEADER)
+        document, _, _ = self._read(with_arrays=False)
         return document
 
     def read(self) -> Snapshot:
@@ -70,25 +70,26 @@ class SnapshotFile:
         JournalDamaged
             If the file is not what was written. If it has been deleted since it was listed: `JournalError`.
         """
-        document, names, arrays = self._read(None)
+        document, names, arrays = self._read(with_arrays=True)
         if [PREFIX + name for name in names] != list(arrays):
             raise self._damaged(f"the arrays {show(list(arrays))}", f"{show(names)}, as its header says")
         return Snapshot(self.n, document, dict(zip(names, arrays.values(), strict=True)))
 
-    def _read(self, only: str | None) -> tuple[dict[str, Any], list[str], dict[str, AnyArray]]:
-        """Document, names of all arrays, and the arrays that are asked for by the names of their entries."""
+    def _read(self, with_arrays: bool) -> tuple[dict[str, Any], list[str], dict[str, AnyArray]]:
+        """Document, names of all arrays, and, if asked for, the arrays by the names of their entries."""
         path = snapshot_path(self.folder, self.n)
         with reading(self.folder), path.open("rb") as file:
             try:
-                entries = unzip_arrays(file, None if only is None else {only})
-                header = json.loads(entries.pop(HEADER).tobytes())
+                header = json.loads(text_in(unzip_arrays(file, {HEADER})[HEADER]))
                 n, names, document = (header[key] for key in ("n", "arrays", "document"))
+                wanted = {PREFIX + name for name in names} if with_arrays else set()
+                arrays = unzip_arrays(file, wanted)
             except (ValueError, LookupError, TypeError) as error:
                 found = f"an npz file that can't be read ({show(str(error))})"
                 raise self._damaged(found, "a snapshot") from None
         if n != self.n:
             raise self._damaged(f"the state before record {n}", f"that before record {self.n}")
-        return document, names, entries
+        return document, names, arrays
 
     def _damaged(self, found: str, expected: str) -> JournalDamaged:
         return JournalDamaged(str(self.folder), snapshot_path(self.folder, self.n).name, None, found, expected)
@@ -112,4 +113,4 @@ def encode_snapshot(n: int, document: dict[str, Any], arrays: Mapping[str, AnyAr
             raise InvalidInput(f"arrays.{name}", found, "a numpy array without Python objects")
         entries[PREFIX + name] = array
     header = f'{{"n":{n},"arrays":{json.dumps(list(arrays))},"document":{text}}}'
-    return zip_arrays({HEADER: np.frombuffer(header.encode(), np.uint8), **entries})
+    return zip_arrays({HEADER: text_array(header), **entries})
