@@ -33,9 +33,17 @@ class ThroughputPerCost(Formulation):
         ratio   maximise  sum_c (sum_k T_kc) x_c  /  sum_c g_c price_j(c) x_c          s.t.  time, capacity
 
     The sum divides by the price of ONE GPU, whatever the gang, as the original does. The ratio is linear-fractional,
-    hence one linear program in y = x tau (`optsched.program.ratio`). Without side constraints its optimum is that of
-    the best column alone; with deadlines it is a cheap way to keep them, and whatever raises the ratio. An optimum may
-    be scaled as long as all rows hold: the largest is taken.
+    hence one linear program in y = x tau (`optsched.program.ratio`). With deadlines its optimum is a cheap way to keep
+    them, and whatever raises the ratio; an optimum may be scaled as long as all rows hold, and the largest is taken.
+
+    Where all rows only limit (time, capacity, budgets, quotas), no solver is needed. With r_c = (sum_k T_kc) /
+    (g_c price_j(c)) and max over the columns that can run at all,
+
+        sum_c (sum_k T_kc) x_c  =  sum_c r_c g_c price_j(c) x_c  <=  (max_c r_c) sum_c g_c price_j(c) x_c
+
+    with equality exactly where nothing but columns of the best r_c runs. Any amount of one of them is feasible when it
+    is small enough, so max_c r_c is the optimum. Of the columns that have it, as much is taken as fits, one after the
+    other in their order. Most jobs get nothing: the ratio alone asks for no more.
 
     Options
         objective   ``sum``: every column by the price of one of its GPUs; ``ratio``: all throughput by all that is

@@ -28,8 +28,9 @@ from optsched.solution.certificate import (
     without_noise,
 )
 from optsched.solution.solution import SolverRecord, Status
-from optsched.solution.values import Termination, Values
+from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers import Capability, Limits, Session, Solver
+from optsched.solvers.closed_form import ClosedForm
 from optsched.solvers.scaling import ScaledSession, Scaling
 from optsched.warm_start import Bases
 
@@ -192,6 +193,9 @@ class Engine:
         Where ``auto`` chose and the certificate does not hold, a solver of another kind is tried, and the reason told.
         A solver that searches for ``prices`` of the resources starts from these, if they are given.
         """
+        closed = None if self._asked is not None or self.start is not None else self.build(program.closed_form)
+        if closed is not None:
+            return self._written_down(program, *closed)
         as_it_is = self._as_it_is(program)
         if as_it_is is not None:
             return self._solve_as_it_is(program, *as_it_is, prices)
@@ -199,6 +203,13 @@ class Engine:
             return self._solve_conic(program)
         arrays = self.build(lambda: program.to_linear().arrays)
         return self.second_try(lambda solver=None: self._solve_once(program, arrays, solver), arrays)
+
+    def _written_down(self, program: AllocationProgram, point: FloatArray, y: FloatArray) -> Outcome:
+        """The outcome of an optimum that no solver was needed for, certified like any other."""
+        self._choose(ClosedForm, "the best ratio is that of one column, as all rows only limit")
+        arrays = self.build(lambda: program.to_linear().arrays)
+        values = Values(Termination.OPTIMAL, PointStatus.FEASIBLE, x=point, y=y)
+        return self.certified_allocation(program, arrays, values, y)
 
     def second_try(self, once: Callable[..., Outcome], arrays: LinearArrays) -> Outcome:
         """Run once, and a linear program by a solver of another kind where that is called for."""

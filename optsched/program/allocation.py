@@ -105,6 +105,13 @@ class AllocationProgram:
             return y
         return self.utility.polished(arrays, y)
 
+    def closed_form(self) -> tuple[FloatArray, FloatArray] | None:
+        """A point of the linear program and duals of its rows that prove it optimal, where that takes no solver."""
+        if not isinstance(self.utility, Ratio):
+            return None
+        best = self.utility.best_columns(self.gain, self.requirements)
+        return None if best is None else (self.complete(best[0]), best[1])
+
     @cached_property
     def barred(self) -> BoolArray:
         """Columns that side rows leave nothing to, shape (N,)."""

@@ -22,6 +22,15 @@ tau that the rows allow is as good as any, and it is as large as one row makes i
 as M_r y is at most max_c (M_rc / d_c) d y. So some optimal point keeps this bound, which is what a certificate needs.
 Where a column is free (d_c = 0) neither bound exists: there `optsched.solution.certificate.NOISE` holds.
 
+Rows that only limit. Where M >= 0, l <= 0 and u >= 0 (time, capacity, upper limits), any feasible x stays feasible when
+it is scaled down or when columns are taken out of it. For every x with d x > 0
+
+    g x / d x  =  sum_c (g_c / d_c) d_c x_c / sum_c d_c x_c  <=  r,   r = max g_c / d_c over columns that can be above 0
+
+as a mean of ratios is at most the largest; and any amount of one column alone that has this ratio reaches it. So no
+solver is needed (`Ratio.best_columns`): r is the optimum, and r / S as the dual of ``spending`` proves it, beside duals
+of rows with u = 0, which keep better columns at 0.
+
 References
 ----------
 A. Charnes, W. W. Cooper. "Programming with linear fractional functionals", Naval Research Logistics Quarterly 9, 1962.
@@ -43,6 +52,8 @@ from optsched.program.linear import LinearProgram, Variables
 SPENDING = "spending"
 UPPER = ":upper"
 """Ends the name of the block with the upper sides of rows that have two."""
+EQUAL = 1e-12
+"""Relative difference up to which two ratios are the same number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +98,8 @@ class Ratio:
         UsageError
             If there are other columns, bounds of columns, whole numbers or an objective.
         """
+        self._check(rows)
         d = self.denominator
-        if rows.is_integer:
-            raise UsageError("a ratio takes fractions of time only: with whole jobs (integral) it is no linear program")
-        if rows.shape[1] != len(d) or rows.cost.any() or np.isfinite(rows.upper).any() or rows.lower.any():
-            raise UsageError("with a ratio, extend may add rows over x, and neither columns nor an objective")
         S = self.scale(rows)
         with np.errstate(divide="ignore"):
             most = np.where(rows.implied_upper <= 0, 0.0, np.where(d > 0, S / d, np.inf))
@@ -111,6 +119,62 @@ class Ratio:
         lp.constrain(d[np.newaxis, :] @ y == S, name=SPENDING)
         lp.maximise((gain / S)[np.newaxis, :] @ y)
         return lp, {"y": y, "tau": tau}
+
+    def _check(self, rows: LinearArrays) -> None:
+        """Refuse what is no set of rows over fractions of time."""
+        if rows.is_integer:
+            raise UsageError("a ratio takes fractions of time only: with whole jobs (integral) it is no linear program")
+        bounded = np.isfinite(rows.upper).any() or rows.lower.any()
+        if rows.shape[1] != len(self.denominator) or rows.cost.any() or bounded:
+            raise UsageError("with a ratio, extend may add rows over x, and neither columns nor an objective")
+
+    def best_columns(self, gain: FloatArray, rows: LinearArrays) -> tuple[FloatArray, FloatArray] | None:
+        """An optimal allocation where rows only limit, and duals of the linear program's rows that prove it.
+
+        Columns of the best ratio are filled one after the other, in their order, each as far as the rows allow: the
+        ratio is the same for any amount of them, the throughput is not.
+
+        Parameters
+        ----------
+        gain : FloatArray, shape (N,)
+            g.
+        rows : LinearArrays
+            What x must keep.
+
+        Returns
+        -------
+        (x, duals), or None where a row asks for something (it is a linear program then), where nothing can run, or
+        where a column that can run costs nothing.
+        """
+        self._check(rows)
+        d, A, limit = self.denominator, rows.A.tocsc(), rows.row_upper
+        if (rows.row_lower > 0).any() or (limit < 0).any() or (A.data < 0).any():
+            return None
+        entries = A.tocoo()
+        shut = (limit[entries.row] == 0) & (entries.data > 0)  # entries that keep their column at 0
+        usable = rows.implied_upper > 0
+        usable[entries.col[shut]] = False
+        if not usable.any() or (d[usable] <= 0).any():
+            return None
+        ratio = np.divide(gain, d, out=np.zeros(len(d)), where=usable)
+        best = float(ratio.max())
+        x, left = np.zeros(len(d)), limit.copy()
+        for column in np.flatnonzero(usable & (ratio >= best * (1.0 - EQUAL))).tolist():
+            mine = slice(A.indptr[column], A.indptr[column + 1])
+            row, uses = A.indices[mine], A.data[mine]
+            row, uses = row[uses > 0], uses[uses > 0]
+            x[column] = (left[row] / uses).min()
+            left[row] = np.maximum(left[row] - x[column] * uses, 0.0)
+        S = self.scale(rows)
+        excess = np.maximum(gain - best * d, 0.0) / S
+        price = np.zeros(len(limit))
+        np.maximum.at(price, entries.row[shut], excess[entries.col[shut]] / entries.data[shut])
+        duals = []
+        for block in rows.rows:
+            of_block = price[block.slice]
+            both = two_sided(rows.row_lower[block.slice], limit[block.slice])
+            duals += [np.where(both, 0.0, of_block), of_block[both]]
+        return x, np.concatenate([*duals, [best / S]])
 
     def _smallest_tau(self, rows: LinearArrays) -> float:
         """The most, over all y with d y = 1, of the smallest tau that the rows allow; infinite with free columns."""

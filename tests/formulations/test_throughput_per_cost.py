@@ -175,6 +175,54 @@ def test_without_side_constraints_the_best_column_is_the_optimum(seed: int) -> N
     assert room.max() == pytest.approx(1.0), "as large as time and capacity allow"
 
 
+def no_solver(name: str) -> Any:
+    raise AssertionError(f"solver {name} was loaded")
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=seeds)
+def test_rows_that_only_limit_need_no_solver(seed: int) -> None:
+    """Equal ratios, limits of every size, 0 included, and duals that prove the optimum of the linear program."""
+    given = document(seed)
+    if seed % 2:  # every job has the same ratio everywhere: all columns tie
+        for job in given["jobs"]:
+            prices = {pool["name"]: pool["cost_per_gpu_hour"] for pool in given["cluster"]["pools"]}
+            job["throughput"] = {name: 3.0 * job["gpus"] * price for name, price in prices.items()}
+    problem = Instance.from_document(given)
+    candidates = optsched.compile(problem)
+    C = candidates.classes(frozenset({"gang"}))
+    random = np.random.default_rng(seed)
+    matrix = random.random((3, C.columns)) * (random.random((3, C.columns)) < 0.5)
+    side = Between(matrix, [-np.inf, -1.0, 0.0], [random.random(), 2.0 * random.random(), 0.0])
+    made = ThroughputPerCost(ThroughputPerCost.Options(objective="ratio"), (side,))
+    program = made.program(C)
+    assert isinstance(program, AllocationProgram)
+    if program.closed_form() is None:  # the last row leaves nothing to anybody
+        assert ((C.usage @ np.ones(C.columns)) > 0).all() and (matrix[2] > 0).all()
+        return
+    solution = made.solve(candidates, Engine(no_solver))
+    assert (solution.solver.name, solution.status, solution.certificate.proof) == ("closed form", "optimal", "dual")
+    by_rows = made.solve(candidates, Engine(load_solver, "highs"))
+    assert by_rows.solver.name == "highs" and by_rows.status == "optimal"
+    assert solution.objective == pytest.approx(by_rows.objective, rel=1e-9)
+    x, rows = solution.allocation.x, program.requirements
+    ratio = program.gain / program.utility.denominator
+    assert (ratio[x > 0] >= solution.objective * (1 - 1e-9)).all()
+    room = rows.row_upper - rows.A @ x  # no column of the best ratio has room left
+    for column in np.flatnonzero(ratio >= solution.objective * (1 - 1e-13)).tolist():
+        uses = rows.A[:, [column]].toarray().ravel()
+        assert (room[uses > 0] <= 1e-9 * np.maximum(rows.row_upper[uses > 0], 1.0)).any()
+
+
+def test_the_best_ratio_of_a_file_is_verified() -> None:
+    problem = Instance.from_document(document(3))
+    solution = optsched.solve(problem, "throughput-per-cost", constraints=[{"kind": "budget", "limit": 1.0}], **RATIO)
+    assert solution.solver.name == "closed form" and solution.metrics["cost_per_hour"] <= 1.0 + 1e-9
+    answer = solution.to_document()
+    assert optsched.verify(problem, answer, resolve=True).ok
+    assert not optsched.verify(problem, answer | {"objective": 2.0 * answer["objective"]}).ok
+
+
 def test_a_small_allocation_is_raised_as_far_as_rows_allow() -> None:
     """A third of the optimum has its ratio; a row that asks for at least or exactly 0 stops nothing."""
     solution = solve(document(4), **RATIO)
