@@ -21,6 +21,7 @@ from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import ConicProgram, LinearArrays, linear_to_conic
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
+from optsched.solvers.new_thread import in_new_thread
 from optsched.solvers.raw_log import caught_output
 
 
@@ -145,11 +146,18 @@ class CvxpySolver(Solver):
         constraints, places = _cones(cvxpy, program, slack)
         sign = -1.0 if program.maximise else 1.0
         problem = cvxpy.Problem(cvxpy.Minimize((sign * program.cost) @ x), constraints)
+
+        def solve() -> None:
+            problem.solve(solver=self.engine, verbose=limits.on_log is not None, **self._given(limits))
+
         started = time.perf_counter()
         try:
             with warnings.catch_warnings(), caught_output(limits.on_log):
                 warnings.filterwarnings("ignore", "Solution may be inaccurate")  # the status says so
-                problem.solve(solver=self.engine, verbose=limits.on_log is not None, **self._given(limits))
+                if self.engine == "HIGHS":
+                    in_new_thread(solve)
+                else:
+                    solve()
         except (cvxpy.error.SolverError, TypeError, ValueError, AttributeError) as error:
             if limits.options:
                 raise UsageError(f"{self.name} failed with the options that were given: {error}") from None

@@ -2,7 +2,8 @@
 
 Facts that shape this file (highspy 1.13): ``run_crossover=off`` ends with status Unknown although the point is good;
 ``iis_strategy`` other than 4 may return an empty set; the clock of the time limit starts anew with every run, while
-``getRunTime`` adds up; the dual simplex re-initialises its weights when warm, the primal one does not.
+``getRunTime`` adds up; the dual simplex re-initialises its weights when warm, the primal one does not. A thread in
+which HiGHS has run before takes no run with another number of threads (`optsched.solvers.new_thread`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from optsched.solution.values import BASIC, Basis, PointStatus, Termination, Val
 from optsched.solvers.base import PROGRESS_EVERY, START_DROPPED, Capability, Limits, Progress, Session, Solver
 from optsched.solvers.highs_options import PRIMAL, options_of
 from optsched.solvers.interrupt import interrupt_flag
+from optsched.solvers.new_thread import in_new_thread
 from optsched.solvers.raw_log import caught_output
 
 IIS_STRATEGY = 4
@@ -142,7 +144,7 @@ class HighsSession(Session):
     # --- running ---------------------------------------------------------------------------------------------------
 
     def run(self, limits: Limits) -> Values:
-        """Solve in a worker thread, so that Ctrl-C reaches the caller and stops the solver; a small program at once."""
+        """Solve in a new thread, so that Ctrl-C reaches the caller and stops the solver; a small program at once."""
         reasons = self._take_reasons()
         self._started = self._last_event = time.perf_counter()
         if self._highs is None or any(not reason.startswith(START_DROPPED) for reason in reasons):
@@ -155,37 +157,32 @@ class HighsSession(Session):
         self._give_start()
         self._mip.clear()
         self._watch()
-        failure: list[BaseException] = []
         again: list[str] = []
-
         states = self._module.HighsModelStatus
         failed = (states.kSolveError, states.kUnknown) if self._warm else (states.kSolveError,)
 
-        def work() -> None:
-            try:
+        def work() -> bool:
+            """Whether HiGHS took the run."""
+            refused = highs.run() == self._module.HighsStatus.kError and highs.getModelStatus() == states.kNotset
+            if highs.getModelStatus() in failed and (self._warm or self._algorithm == "ipm"):
+                self._options = None
+                highs.clearSolver()  # the basis of the last run may have led it astray
+                highs.setOptionValue("solver", "simplex")
+                if limits.time is not None:
+                    left = limits.after(time.perf_counter() - self._started).time
+                    highs.setOptionValue("time_limit", left)
                 highs.run()
-                if highs.getModelStatus() in failed and (self._warm or self._algorithm == "ipm"):
-                    self._options = None
-                    highs.clearSolver()  # the basis of the last run may have led it astray
-                    highs.setOptionValue("solver", "simplex")
-                    highs.run()
-                    again.append(AGAIN)
-            except BaseException as error:  # handed to the caller's thread below
-                failure.append(error)
-            finally:
-                finished.set()
+                again.append(AGAIN)
+            return not refused
 
-        finished = threading.Event()
+        # A small program does not wait for a thread. A refusal would stand in the log, if somebody reads it.
+        small = self.arrays.A.nnz <= AT_ONCE and not self.arrays.is_integer and limits.on_log is None
         with caught_output(limits.on_log), interrupt_flag() as self._interrupt:
-            if self.arrays.A.nnz <= AT_ONCE and not self.arrays.is_integer:
-                work()
-            else:
-                worker = threading.Thread(target=work, name="highs", daemon=True)
-                worker.start()
-                finished.wait()
-                worker.join()
-        if failure:
-            raise SolverCrashed(f"HiGHS raised {type(failure[0]).__name__}: {failure[0]}")
+            try:
+                if not (small and work()):
+                    in_new_thread(work)
+            except Exception as error:
+                raise SolverCrashed(f"HiGHS raised {type(error).__name__}: {error}") from None
         self._warm = True
         return self._values((*reasons, *again), time.perf_counter() - self._started)
 
@@ -335,7 +332,8 @@ class HighsSession(Session):
         relaxed = HighsSession(self.arrays.relaxed(), "simplex")
         relaxed._load()
         relaxed._highs.setOptionValue("iis_strategy", IIS_STRATEGY)
-        _, iis = relaxed._highs.getIis()
+        relaxed._highs.setOptionValue("threads", self._limits.threads)
+        _, iis = in_new_thread(relaxed._highs.getIis)
         rows: IntArray = np.array(sorted(iis.row_index_), np.int64)
         return rows
 

@@ -22,6 +22,7 @@ from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import LinearArrays
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
+from optsched.solvers.new_thread import in_new_thread
 from optsched.solvers.raw_log import caught_output
 
 REFUSED = re.compile(r"No match for|.* is illegal for")
@@ -70,7 +71,10 @@ class PulpSession(Session):
                 raise UsageError(f"{self._solver.name} refused its options: {error}") from None
             try:
                 with caught_output(limits.on_log):
-                    model.solve(command)
+                    if self._solver.engine == "HiGHS":
+                        in_new_thread(lambda: model.solve(command))
+                    else:
+                        model.solve(command)
             except (pulp.PulpSolverError, OSError) as error:
                 raise SolverCrashed(f"{self._solver.name} failed: {error}") from None
             text = log.read_text(errors="replace") if log.exists() else ""

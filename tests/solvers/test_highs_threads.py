@@ -1,0 +1,135 @@
+"""HiGHS keeps a scheduler for each thread that runs it, made for the number of threads of the first run there.
+
+No run of ours may fail because of it: in whichever order runs with other numbers of threads come, after the caller's
+own use of HiGHS, in several threads at once, in forked processes. Each script runs in a fresh process.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+SETUP = """
+import json, os, threading
+import highspy, numpy as np
+from optsched.conformance.integer import knapsack
+from optsched.conformance.linear import dense, infeasible
+from optsched.registry import load_solver
+from optsched.solvers import Limits
+
+def lp(threads, solver="highs", **options):
+    return load_solver(solver)().open(dense().arrays).run(Limits(threads=threads, **options)).objective
+
+def milp(threads, solver="highs"):
+    return load_solver(solver)().open(knapsack().arrays).run(Limits(threads=threads)).objective
+
+def elsewhere(*counts):
+    "In a process of its own, which serves one run after the other."
+    from optsched.solvers.isolated import SolverProcess
+    with SolverProcess(load_solver) as process:
+        highs = process.load("highs")
+        return [highs().open(dense().arrays).run(Limits(threads=threads)).objective for threads in counts]
+
+def conflict(threads=None):
+    session = load_solver("highs")().open(infeasible().arrays)
+    if threads is not None:
+        session.run(Limits(threads=threads))
+    return session.conflict().tolist()
+
+def own(threads, inside=None):
+    "The caller's own HiGHS; `inside` is called while it runs."
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("threads", threads)
+    highs.setOptionValue("presolve", "off")
+    columns = [highs.addVariable(0, 3, -1 - column) for column in range(4)]
+    highs.addConstr(sum(columns) <= 7)
+    told = []
+    if inside is not None:
+        highs.cbSimplexInterrupt += lambda event: told or told.append(inside())
+    highs.run()
+    assert highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return told[0] if inside else -highs.getInfo().objective_function_value
+"""
+
+
+def told(expression: str) -> Any:
+    script = f"{SETUP}\nprint(json.dumps({expression}))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("[lp(4), lp(1), lp(2), milp(3), lp(1)]", [11.0, 11.0, 11.0, 52.0, 11.0]),
+        ("[conflict(), lp(1), conflict(3), lp(2)]", [[0, 1], 11.0, [0, 1], 11.0]),
+        ("[own(4), lp(1), milp(2), conflict(2), lp(4, 'highs-ipm'), own(4)]", [23.0, 11.0, 52.0, [0, 1], 11.0, 23.0]),
+        ("[milp(2, 'pulp:HiGHS'), lp(3), lp(1, 'cvxpy:HIGHS'), milp(3, 'pulp:HiGHS')]", [52.0, 11.0, 11.0, 52.0]),
+        ("elsewhere(2, 1, 4)", [11.0, 11.0, 11.0]),
+        ("[own(3, lambda: lp(1)), own(3, lambda: lp(3)), own(3, lambda: milp(2))]", [11.0, 11.0, 52.0]),
+    ],
+    ids=[
+        "ours",
+        "infeasible first",
+        "the caller's first",
+        "through PuLP and cvxpy",
+        "isolated",
+        "inside of the caller's",
+    ],
+)
+def test_numbers_of_threads_follow_each_other(expression: str, expected: list[Any]) -> None:
+    assert told(expression) == [pytest.approx(item, rel=1e-6) for item in expected]
+
+
+def test_the_callers_scheduler_costs_neither_the_start_nor_a_line_in_the_log() -> None:
+    script = """
+own(4)
+session = load_solver("highs")().open(dense().arrays)
+cold = session.run(Limits())
+other = load_solver("highs")().open(dense().arrays)
+other.set_start(session.basis())
+warm = other.run(Limits())
+log = []
+lp(1, on_log=log.append)
+"""
+    cold, warm, log = told(f"[exec({script!r}, globals()), cold.iterations, warm.iterations, ''.join(log)][1:]")
+    assert cold > 0 == warm
+    assert "HiGHS" in log and "ERROR" not in log
+
+
+def test_threads_of_the_caller_solve_at_once() -> None:
+    script = """
+answers = []
+def work(threads):
+    gate.wait()
+    answers.append([[lp(threads), milp(threads), conflict(threads)] for _ in range(10)])
+for counts in ([1, 1, 1, 1], [2, 2, 2, 2], [1, 3, 1, 3]):
+    gate = threading.Barrier(4)
+    workers = [threading.Thread(target=work, args=(count,)) for count in counts]
+    [worker.start() for worker in workers]
+    [worker.join() for worker in workers]
+"""
+    once = [pytest.approx(11.0), pytest.approx(52.0), [0, 1]]
+    assert told(f"[exec({script!r}, globals()), answers][1]") == [[once] * 10] * 12
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="forks")
+def test_a_forked_process_solves_with_any_number_of_threads() -> None:
+    script = """
+def child(threads):
+    ours, theirs = os.pipe()
+    if not os.fork():
+        os.write(theirs, json.dumps([lp(threads), milp(threads), conflict(threads), lp(threads)]).encode())
+        os._exit(0)
+    os.close(theirs)
+    return json.loads(os.fdopen(ours).read())
+"""
+    each = [pytest.approx(11.0), pytest.approx(52.0), [0, 1], pytest.approx(11.0)]
+    expression = f"[exec({script!r}, globals()), own(2), lp(2), milp(3), [child(n) for n in (2, 1, 4)]][-1]"
+    assert told(expression) == [each] * 3
