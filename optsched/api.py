@@ -120,6 +120,8 @@ def solve(
     ------
     UsageError, InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
     """
+    from optsched.placement import packed
+
     limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
     started = time.perf_counter()
     if performance is not None and (model is not None or isinstance(instance, Candidates)):
@@ -145,11 +147,12 @@ def solve(
     if start is not None:
         engine.start = start_point(start, chosen, candidates)
     solution = chosen.solve(candidates, engine)
+    side_by_side = packed(solution.allocation, solution.schedule)
     timings = {"load": loaded - started, "compile": compiled - loaded, **engine.timings}
     timings["total"] = time.perf_counter() - started
     if engine.start is not None and not engine.start_used:
         log.warning("the start was of no use: %s was solved without a run that takes one", formulation)
-    return replace(solution, timings=timings)
+    return replace(solution, timings=timings, packed=side_by_side)
 
 
 def realise(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 METHOD = {
-    "at-once": "all rows fit side by side",
+    "at-once": "all rows fit side by side on the GPUs of their pools",
     "open-shop": "exact decomposition into matchings of jobs and GPUs",
     "patterns": "column generation over sets of rows that fit side by side",
     "priority": "priority rule, round by round",
@@ -43,4 +43,4 @@ def _realised(rounds: Rounds) -> str:
         return f"at least {told}"
     if rounds.finished:
         return f"{told}, the most that is possible"
-    return f"{told}; a limit stopped the search, at most {percent(rounds.bound)} is possible"
+    return f"{told}; the search ended without a proof, at most {percent(rounds.bound)} is possible"

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from optsched.candidates import Classes
     from optsched.instance import Instance
     from optsched.solution import Certificate, SolverRecord
+    from optsched.solution.solution import Packed
 
 COLOUR = {Status.OPTIMAL: "bold green", Status.FEASIBLE: "bold yellow", Status.LIMIT: "bold yellow"}
 STOPPED = {
@@ -111,6 +112,8 @@ def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
         yield "bound", f"{quantity(solution.bound, unit)}  gap {share(solution.gap)}"
     elif solution.bound is not None:
         yield "bound", quantity(solution.bound, unit)
+    if solution.packed is not None:
+        yield "GPU shares", packed_words(solution.packed, solution.instance.now)
     placed = solution.allocation is not None
     yield "certificate", certificate_words(solution.certificate, solution.status, placed, "allocation")
     if solution.solver.version:
@@ -118,6 +121,14 @@ def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
     if solution.metrics.get("cost_per_hour"):
         yield "cost", f"{solution.metrics['cost_per_hour']:,.2f} USD/h"
     yield "time", time_words(solution.timings)
+
+
+def packed_words(packed: Packed, now: float) -> str:
+    """How many rows find whole GPUs, of those that the program, which counts shares in sum, runs side by side."""
+    when = "" if packed.time is None or packed.time <= now else f" {seconds(packed.time - now)} from now"
+    told = f"{packed.held:,} of {count(packed.rows, 'row')} fit side by side{when}"
+    most = "" if packed.held == packed.most else f", at most {packed.most:,} can"
+    return f"{told}{most}: the program counts shares in sum and does not pack them into whole GPUs"
 
 
 def _changed(solution: Solution) -> str:

@@ -9,6 +9,7 @@ from optsched.placement.instant import Instant
 from optsched.placement.place import place_rows, placement_worth, runs_first
 from optsched.placement.priority import next_round
 from optsched.placement.realisation import METHODS, realise
+from optsched.placement.side_by_side import packed
 from optsched.placement.standing import Standing
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "check_rounds",
     "check_seats",
     "next_round",
+    "packed",
     "place_beside",
     "place_rows",
     "placement_worth",

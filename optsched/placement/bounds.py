@@ -11,6 +11,7 @@ from optsched.arrays import FloatArray, IntArray, group_rows, ranges
 from optsched.engine import Engine
 from optsched.placement.problem import Problem, Worth
 from optsched.placement.program import sum_by
+from optsched.placement.shares import dual_feasible
 from optsched.program import LinearProgram
 from optsched.program.linear import Expression
 
@@ -159,13 +160,6 @@ def _proven(engine: Engine, program: LinearProgram) -> float | None:
     """The bound of a linear program as its duals prove it, None where a stopped run left none."""
     outcome = engine.solve_linear(program)
     return outcome.bound if outcome.bound_source == "dual" else None
-
-
-def dual_feasible(size: FloatArray, k: int) -> FloatArray:
-    """u_k: sizes in [0, 1] that fit together in 1 keep fitting."""
-    scaled = (k + 1) * size
-    near = np.abs(scaled - np.round(scaled)) < EXACT
-    return np.where(near, size, np.floor(scaled) / k)
 
 
 def most_bandwidth(problem: Problem) -> float:

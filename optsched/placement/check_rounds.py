@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.candidates import Classes
+from optsched.placement.shares import Shares
 from optsched.solution import Rounds
 from optsched.solution.certificate import FEASIBILITY
 
@@ -30,15 +31,16 @@ class Problem(NamedTuple):
 def check_rounds(rounds: Rounds, classes: Classes) -> list[Problem]:
     """What is wrong with rounds; nothing if they are right.
 
-    Every slice keeps every renewable resource and has no job twice; slices have no negative length and fill at most
-    the window; every row runs for ``scale`` times its fraction (by the priority rule: for at least as much, and one of
-    them for no more, unless ``scale`` is 1).
+    Every slice keeps every renewable resource, has whole GPUs for its shares, and has no job twice; slices have no
+    negative length and fill at most the window; every row runs for ``scale`` times its fraction (by the priority rule:
+    for at least as much, and one of them for no more, unless ``scale`` is 1).
     """
     problems = [*_check_length(rounds), *_check_share(rounds)]
     shape = (len(rounds), len(rounds.rows))
     if rounds.runs.shape != shape or not (rounds.runs.data == 1).all():
         return [*problems, Problem("slices", f"expected a 0/1 matrix of {shape[0]} slices x {shape[1]} rows")]
-    return [*problems, *_check_jobs(rounds, classes), *_check_capacity(rounds, classes), *_check_received(rounds)]
+    problems += [*_check_jobs(rounds, classes), *_check_capacity(rounds, classes)]
+    return [*problems, *([] if problems else _check_packing(rounds, classes)), *_check_received(rounds)]
 
 
 def _check_length(rounds: Rounds) -> list[Problem]:
@@ -94,6 +96,21 @@ def _check_capacity(rounds: Rounds, classes: Classes) -> list[Problem]:
         )
         for number, resource in np.argwhere(over)[:TOLD].tolist()
     ]
+
+
+def _check_packing(rounds: Rounds, classes: Classes) -> list[Problem]:
+    """Slices of which the shares of GPUs don't fit into whole GPUs, or are not known to."""
+    shares = Shares.of(classes, rounds.rows.column)
+    if shares is None:
+        return []
+    problems = []
+    for number in range(len(rounds)):
+        fits = shares.fits(rounds.running(number))
+        if fits is not True:
+            told = "do not fit" if fits is False else "are not known to fit"
+            words = f"its shares of GPUs {told} into the whole GPUs of their pools, expected rows that do"
+            problems.append(Problem(f"slices[{number}].run", words))
+    return problems[:TOLD]
 
 
 def _check_received(rounds: Rounds) -> list[Problem]:

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
+from optsched.placement.shares import Shares
 from optsched.placement.uses import Uses
 
 FULL = 1 + 1e-9
@@ -18,9 +19,10 @@ FULL = 1 + 1e-9
 
 @dataclass(frozen=True)
 class Instant:
-    """The rules of one instant: every job runs at most once, and every renewable resource stays within its capacity.
+    """The rules of one instant: a job runs at most once, renewable resources stay within capacity, shares are packed.
 
-    Consumable resources, as a budget, bind over the whole time and not at an instant; they are left out.
+    The shares of GPUs that rows hold are packed into whole GPUs of the pool. Consumable resources, as a budget, bind
+    over the whole time and not at an instant; they are left out.
 
     Attributes
     ----------
@@ -30,12 +32,16 @@ class Instant:
         Share of the time that each row is to run.
     uses : Uses, A rows of R resources
         Share of the capacity of each resource that can bind that a row holds; above 1 for a row that can never run.
+        What is necessary for a packing of the shares counts as further resources.
+    shares : Shares, optional
+        The shares of GPUs of A rows; None where all GPUs are held as a whole.
     """
 
     job: IntArray
     partner: IntArray
     fraction: FloatArray
     uses: Uses
+    shares: Shares | None = None
 
     @classmethod
     def of(cls, classes: Classes, rows: JobRows) -> Instant:
@@ -46,7 +52,10 @@ class Instant:
         capacity = np.repeat(classes.capacity[renewable], np.diff(usage.indptr))
         with np.errstate(divide="ignore", over="ignore"):
             usage.data = np.minimum(usage.data / capacity, 2.0)
-        return cls(rows.job, rows.partner, rows.fraction, Uses.of(usage[_can_bind(rows.job, usage)]))
+        shares = Shares.of(classes, rows.column)
+        if shares is not None:
+            usage = sp.csr_matrix(sp.vstack([usage, *map(sp.csr_matrix, shares.necessary())]))
+        return cls(rows.job, rows.partner, rows.fraction, Uses.of(usage[_can_bind(rows.job, usage)]), shares)
 
     def __len__(self) -> int:
         return len(self.job)
@@ -81,9 +90,17 @@ class Instant:
         return total
 
     def all_fit(self) -> bool:
-        """Whether all rows can run side by side."""
-        alone = self.job_time(np.ones(len(self))).max(initial=0.0) <= 1
-        return bool(alone and (self.uses.total(np.arange(len(self))) <= FULL).all())
+        """Whether it is shown that all rows can run side by side."""
+        alone, rows = self.job_time(np.ones(len(self))).max(initial=0.0) <= 1, np.arange(len(self))
+        within = bool(alone and (self.uses.total(rows) <= FULL).all())
+        return within and (self.shares is None or self.shares.fits(rows) is True)
+
+    def packed(self, rows: IntArray) -> IntArray:
+        """Those of some rows within all capacities that find whole GPUs for their shares too, ascending."""
+        if self.shares is None or self.shares.fits(rows):
+            return np.sort(rows)
+        order = self.shares.decreasing(rows)
+        return np.sort(order[self.shares.first_fit(order)])
 
     @cached_property
     def impossible(self) -> BoolArray:

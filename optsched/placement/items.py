@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.placement.instant import FULL, Instant
+from optsched.placement.shares import Shares
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Items:
         n_g.
     rows : tuple of IntArray, length I
         The row of each member, in the order of the members.
+    shares : Shares, optional
+        The shares of GPUs of each item; None where all GPUs are held as a whole.
     """
 
     need: FloatArray
@@ -37,12 +40,16 @@ class Items:
     member: sp.csr_matrix
     count: IntArray
     rows: tuple[IntArray, ...]
+    shares: Shares | None = None
 
     @classmethod
     def of(cls, instant: Instant) -> Items:
         """Put the rows of an allocation together."""
-        use = instant.usage.toarray()
-        kind = np.unique(use, axis=1, return_inverse=True)[1].ravel() if len(use) else np.zeros(len(instant), np.int64)
+        use, shares = instant.usage.toarray(), instant.shares
+        alike = use if shares is None else np.vstack([use, shares.pool, shares.gpus, shares.share])
+        kind = np.zeros(len(instant), np.int64)
+        if len(alike):
+            kind = np.unique(alike, axis=1, return_inverse=True)[1].ravel()
         sharing = np.zeros(instant.jobs + 1, bool)
         pairs = np.flatnonzero(instant.partner >= 0)
         sharing[instant.job[pairs]] = sharing[instant.partner[pairs]] = True
@@ -53,8 +60,8 @@ class Items:
             own.setdefault(int(instant.partner[row]), [])
         groups: dict[object, list[int]] = {}
         for job in sorted(own):
-            alike = tuple((int(kind[row]), float(instant.fraction[row])) for row in own[job])
-            groups.setdefault(job if sharing[job] else alike, []).append(job)
+            same = tuple((int(kind[row]), float(instant.fraction[row])) for row in own[job])
+            groups.setdefault(job if sharing[job] else same, []).append(job)
         group_of = {job: number for number, members in enumerate(groups.values()) for job in members}
         rows: list[IntArray] = []
         member: list[tuple[int, int]] = []
@@ -73,6 +80,7 @@ class Items:
             member=sp.csr_matrix((np.ones(where.shape[1]), (where[0], where[1])), shape=(len(groups), len(rows))),
             count=np.array([len(members) for members in groups.values()], np.int64),
             rows=tuple(rows),
+            shares=None if shares is None else shares.take(first),
         )
 
     def __len__(self) -> int:
@@ -92,7 +100,17 @@ class Items:
             if taken > 0:
                 free -= taken * uses
                 members[groups] -= taken
-        return counts
+        return self.packed(counts)
+
+    def packed(self, counts: FloatArray) -> FloatArray:
+        """As many of these counts, which are within all capacities, as find whole GPUs for their shares too."""
+        if self.shares is None:
+            return counts
+        each = np.repeat(np.arange(len(self)), counts.astype(np.int64))
+        if self.shares.fits(each):
+            return counts
+        order = self.shares.decreasing(each)
+        return np.bincount(order[self.shares.first_fit(order)], minlength=len(self)).astype(np.float64)
 
     def peel(self, need: FloatArray) -> tuple[FloatArray, FloatArray]:
         """A plain way to run all of ``need``: sets that fit, the longest jobs first, each until something ends.

@@ -40,10 +40,11 @@ def as_open_shop(instant: Instant) -> tuple[IntArray, IntArray] | None:
     """(place of each row, jobs that each place takes) if the instant is a matching of jobs and places, else None.
 
     It is one if no jobs share and each row uses one resource, of which all its rows use the same amount: one GPU each
-    of a pool, or gangs of one size. Rows that use no resource that can bind are on a place of their own.
+    of a pool, or gangs of one size. Rows that use no resource that can bind are on a place of their own. Where a pool
+    has rows with shares of GPUs, as many of each must fit on one GPU, so that it does not matter which rows run.
     """
     uses = np.diff(instant.by_row.indptr)
-    if instant.has_pairs or uses.max(initial=0) > 1:
+    if instant.has_pairs or uses.max(initial=0) > 1 or not (instant.shares is None or instant.shares.interchangeable()):
         return None
     usage = instant.usage
     resources = usage.shape[0]

@@ -17,7 +17,9 @@ Pricing: the most valuable pattern at the prices y is an integer program,
            s.t.      sum over the items i of group g of c_i  <=  n_g      (no job twice)
                      sum_i u_ri c_i  <=  1                                (renewable resources)
 
-A pattern of value above 1 enters. For any y >= 0, y / v(y) is feasible for the dual, so that (Farley, "A note on
+A pattern of value above 1 enters. Where rows hold shares of GPUs the program is a relaxation, with the necessary rows
+of `optsched.placement.shares`: of its solution so much is taken as can be packed, and the search may end without a
+proof. For any y >= 0, y / v(y) is feasible for the dual, so that (Farley, "A note on
 bounding a class of linear programming problems, including cutting stock problems", 1990)
 
     lambda <= v(y) / sum_i y_i X_i.
@@ -58,7 +60,7 @@ class Packing:
     bound : float
         No larger share of the allocation than this can be realised, at most 1.
     finished : bool
-        False if a limit stopped the search.
+        False if a limit stopped the search, or if it ended without a proof.
     """
 
     lengths: FloatArray
@@ -174,7 +176,7 @@ class Pricing:
         counts = None if values.x is None else np.round(values.x)
         if counts is not None and not _fits(self.items, counts):
             raise SolverCrashed("the solver returned a pattern of rows that do not fit side by side")
-        return counts, values.bound / COST
+        return None if counts is None else self.items.packed(counts), values.bound / COST
 
 
 def _limits(items: Items) -> list[FloatArray]:

@@ -5,6 +5,8 @@ Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Lear
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -84,6 +86,8 @@ def first_fit(
     busy : BoolArray, shape (jobs,), optional
         Jobs that run already.
     """
+    if instant.shares is not None:
+        return _first_fit_of_shares(instant, order, free, busy)
     uses = instant.uses.take(order)
     free = np.full(uses.resources, FULL) if free is None else free.copy()
     running, busy = busy, np.zeros(instant.jobs + 1, bool)  # the last one stands for no partner
@@ -109,6 +113,22 @@ def first_fit(
         busy[-1] = False
         left, row, resource, share = _kept(~fits, left, row, resource, share)
     return np.sort(np.concatenate(taken)) if taken else np.zeros(0, np.int64)
+
+
+def _first_fit_of_shares(
+    instant: Instant, order: IntArray, free: FloatArray | None, busy: BoolArray | None
+) -> IntArray:
+    """`first_fit` where shares have to be packed: a row that finds no GPU makes way, and the rest is tried again."""
+    assert instant.shares is not None
+    sums = replace(instant, shares=None)
+    while True:
+        chosen = np.zeros(len(instant), bool)
+        chosen[first_fit(sums, order, free, busy)] = True
+        mine = order[chosen[order]]
+        fits = instant.shares.first_fit(mine)
+        if fits.all():
+            return instant.packed(mine)
+        order = order[~np.isin(order, mine[~fits])]
 
 
 def _kept(

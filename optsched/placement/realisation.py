@@ -119,8 +119,14 @@ def _patterns(instant: Instant, engine: Engine) -> tuple[FloatArray, sp.csr_matr
 
 
 def _exactly(instant: Instant, length: FloatArray, runs: sp.csr_matrix) -> tuple[FloatArray, sp.csr_matrix]:
-    """Every row runs for its fraction: the rest is cut off; what the solver's tolerance left out is run at the end."""
+    """Every row runs for its fraction: the rest is cut off; what the solver's tolerance left out is run at the end.
+
+    So is what finds no whole GPUs for its shares in a slice.
+    """
     length, runs = trimmed(length, runs, instant.fraction)
+    if instant.shares is not None:
+        parts = np.split(runs.indices.astype(np.int64), runs.indptr[1:-1])
+        runs = run_matrix([instant.packed(part) for part in parts], len(instant))
     missing = instant.fraction - np.asarray(runs.T @ length)
     more, added = [], []
     while (left := np.flatnonzero(missing > NOTHING)).size:

@@ -60,6 +60,8 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
         document["figures"] = {name: dict(figure) for name, figure in solution.figures.items()}
     if solution.columns_made is not None:
         document["columns_made"] = solution.columns_made._asdict()
+    if solution.packed is not None:
+        document["packed"] = {name: value for name, value in solution.packed._asdict().items() if value is not None}
     if solution.stages:
         rows = sum(sum(map(len, stage.duals.values())) for stage in solution.stages if stage.duals is not None)
         document["stages"] = [stage.to_record(all_duals or rows <= DUAL_ROWS) for stage in solution.stages]
@@ -191,6 +193,15 @@ class ColumnsMadeDocument(_Model):
     possible: Annotated[int, Field(ge=0)]
 
 
+class PackedDocument(_Model):
+    """How many rows that run side by side find whole GPUs."""
+
+    rows: int
+    held: int
+    most: int
+    time: Number | None = None
+
+
 class StageDocument(_Model):
     """A program that was solved before the last one."""
 
@@ -231,6 +242,7 @@ class SolutionDocument(_Model):
     timings: dict[str, Number]
     figures: dict[str, dict[str, Number]] | None = None
     columns_made: ColumnsMadeDocument | None = None
+    packed: PackedDocument | None = None
     stages: list[StageDocument] | None = None
     schedule: list[ScheduleRow] | None = None
     rounds: RoundsDocument | None = None

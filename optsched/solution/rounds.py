@@ -35,7 +35,8 @@ class Rounds:
     rounds : int
         Rounds that the window lasts.
     finished : bool
-        False if a limit stopped the search: ``scale`` may then be below ``bound`` though more can be realised.
+        False if a limit stopped the search, or if it ended without a proof, as it can where shares of GPUs have to be
+        packed: ``scale`` may then be below ``bound`` though more can be realised.
     """
 
     rows: JobRows

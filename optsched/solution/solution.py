@@ -71,6 +71,25 @@ class ColumnsMade(NamedTuple):
     possible: int
 
 
+class Packed(NamedTuple):
+    """How many rows that are to run side by side find whole GPUs, where the program counts shares of GPUs in sum.
+
+    Attributes
+    ----------
+    rows : int
+        That run side by side.
+    held, most : int
+        A packing that was found holds so many of them; no packing holds more than ``most``.
+    time : float or None
+        When they do, of a schedule: absolute seconds.
+    """
+
+    rows: int
+    held: int
+    most: int
+    time: float | None = None
+
+
 @dataclass(frozen=True)
 class Solution:
     """The answer of a formulation for an instance.
@@ -118,6 +137,9 @@ class Solution:
         Programs that were solved before the last one, whose optima it keeps.
     columns_made : ColumnsMade or None
         How many columns were made, where they were generated; the bound is that of all that could be.
+    packed : Packed or None
+        Of whole jobs and schedules with shares of GPUs: how many of the rows that run side by side find whole GPUs,
+        where these are not shown to be all.
     """
 
     candidates: Candidates
@@ -144,6 +166,7 @@ class Solution:
     figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     stages: tuple[Stage, ...] = ()
     columns_made: ColumnsMade | None = None
+    packed: Packed | None = None
 
     @property
     def instance(self) -> Instance:

@@ -24,6 +24,7 @@ from optsched.solution.document import SolutionDocument
 from optsched.verify.findings import RELATIVE, Bound, Finding, Findings, Verification
 from optsched.verify.nothing import check_empty, check_nothing
 from optsched.verify.numbers import Point, check_metrics, check_numbers
+from optsched.verify.packed import check_packed
 from optsched.verify.placement import check_placed
 from optsched.verify.plans import check_plan
 from optsched.verify.reading import read_solution
@@ -133,6 +134,7 @@ def _check(
     _check_header(subject, findings)
     _check_unplaced(subject, findings)
     bound = _check_outcome(subject, findings)
+    check_packed(subject, findings)
     check_document_rounds(subject, resolve, findings)
     check_placed(subject, findings)
     if resolve:

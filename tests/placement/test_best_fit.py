@@ -12,10 +12,11 @@ from placement_cases import Document, engine, instance_of, job, pool_of, rows_of
 from optsched.arrays import IntArray
 from optsched.placement import check_placement, place_rows
 from optsched.placement.best_fit import best_fit
-from optsched.placement.bounds import bounds, dual_feasible
+from optsched.placement.bounds import bounds
 from optsched.placement.identities import consecutive
 from optsched.placement.problem import Problem, Worth
 from optsched.placement.requests import Requests
+from optsched.placement.shares import dual_feasible
 from optsched.solution.placement import Placement
 
 

@@ -1,0 +1,310 @@
+"""Shares of GPUs are packed into whole GPUs: which rows find GPUs side by side in a pool.
+
+Row r holds a share s_r of each of g_r GPUs. In a pool of N GPUs some rows run side by side if each can be given g_r
+different GPUs, and the shares on no GPU add up to more than 1. This is bin packing: that the sum of g_r s_r is at most
+N is necessary, but three rows of 0.6 don't fit on two GPUs.
+
+There are three answers. A packing that was found shows that the rows fit. They don't fit if, for some k,
+
+    sum_r g_r u_k(s_r) > N,     u_k(s) = s if (k + 1) s is whole, else floor((k + 1) s) / k
+
+where u_k is a dual feasible function: shares that fit on one GPU keep adding up to at most 1 (S. Fekete, J. Schepers,
+"New classes of fast lower bounds for bin packing problems", 2001), or if a search through all packings finds none. If
+neither is shown, as can happen to many different shares, the answer is not known.
+
+On which node a GPU is does not matter here: that is for the placement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.candidates import Classes
+
+ROUNDING = 1e-9
+"""Slack of the shares of one GPU."""
+PIECES = 100
+"""Shares, one for each GPU of each row, up to which all packings are searched through."""
+STEPS = 5_000
+"""GPUs that such a search fills at most before it gives up."""
+COUNTED = 2_000
+"""Rows up to which it is looked for how many of them a packing holds, beyond what one first fit shows."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What rows hold of the GPUs of pools in which some row holds a share.
+
+    Attributes
+    ----------
+    pool : IntArray, shape (A,)
+        -1 for a row of another pool, or of none: it has room wherever the sums say so.
+    gpus : IntArray, shape (A,)
+    share : FloatArray, shape (A,)
+        Of each of its GPUs.
+    capacity : IntArray, shape (pools,)
+        GPUs of each pool.
+    """
+
+    pool: IntArray
+    gpus: IntArray
+    share: FloatArray
+    capacity: IntArray
+
+    @classmethod
+    def of(cls, classes: Classes, column: IntArray, now: float | None = None) -> Shares | None:
+        """Shares that columns hold at a time (default: the instance's ``now``); None if all GPUs are whole."""
+        gpus, pool = classes.gpus[column], classes.pool[column]
+        share = classes.configurations.share[classes.configuration[column]]
+        some = np.unique(pool[(share < 1.0) & (gpus > 0) & (pool >= 0)])
+        if not len(some):
+            return None
+        cluster = classes.instance.cluster
+        capacity = np.asarray(cluster.gpus(classes.instance.now if now is None else now), np.int64)
+        return cls(np.where(np.isin(pool, some) & (gpus > 0), pool, -1), gpus, share, capacity)
+
+    def take(self, rows: IntArray) -> Shares:
+        """Some of the rows."""
+        return Shares(self.pool[rows], self.gpus[rows], self.share[rows], self.capacity)
+
+    def necessary(self) -> Iterator[FloatArray]:
+        """Shares of a capacity that every set of rows which fit keeps to, each of shape (A,): the u_k of each pool."""
+        for pool in self._pools():
+            mine = np.flatnonzero(self.pool == pool)
+            for k in _useful(self.share[mine]):
+                part = np.zeros(len(self.pool))
+                part[mine] = self.gpus[mine] * dual_feasible(self.share[mine], k) / self.capacity[pool]
+                yield part
+
+    def fits(self, rows: IntArray) -> bool | None:
+        """Whether these rows fit side by side; None if it is not known."""
+        some, known = self.take(rows), True
+        for pool in np.unique(some.pool[some.pool >= 0]).tolist():
+            mine = np.flatnonzero(some.pool == pool)
+            found = packing(some.gpus[mine], some.share[mine], int(self.capacity[pool])).fits
+            if found is False:
+                return False
+            known &= found is not None
+        return True if known else None
+
+    def first_fit(self, order: IntArray) -> BoolArray:
+        """Mask of these rows: each that finds GPUs beside those taken before it, in this order."""
+        fits = np.ones(len(order), bool)
+        bins = {pool: Bins(int(self.capacity[pool])) for pool in self._pools()}
+        for place, row in enumerate(order.tolist()):
+            if self.pool[row] >= 0:
+                taken = bins[int(self.pool[row])].take(int(self.gpus[row]), float(self.share[row]))
+                fits[place] = taken is not None
+        return fits
+
+    def interchangeable(self) -> bool:
+        """Whether in each pool any set of rows fits that has as many rows as another one that fits."""
+        for pool in self._pools():
+            mine = self.pool == pool
+            if len(np.unique(self.gpus[mine])) > 1 or len(np.unique(per_gpu(self.share[mine]))) > 1:
+                return False
+        return True
+
+    def decreasing(self, rows: IntArray) -> IntArray:
+        """The rows in the order in which most of them find room: large shares first, then gangs."""
+        return rows[np.lexsort((-self.gpus[rows], -self.share[rows]))]
+
+    def most(self) -> tuple[int, int]:
+        """(rows that a packing holds, rows that no packing exceeds); those without a share count as held."""
+        outside = int((self.pool < 0).sum())
+        held = most = outside
+        for pool in self._pools():
+            mine = np.flatnonzero(self.pool == pool)
+            found, bound = _most(self.gpus[mine], self.share[mine], int(self.capacity[pool]))
+            held, most = held + found, most + bound
+        return held, most
+
+    def _pools(self) -> list[int]:
+        pools: list[int] = np.unique(self.pool[self.pool >= 0]).tolist()
+        return pools
+
+
+class Bins:
+    """GPUs of a pool and how much of each is taken."""
+
+    def __init__(self, count: int) -> None:
+        self.load = np.zeros(count)
+
+    def take(self, gpus: int, share: float) -> IntArray | None:
+        """Take the fullest GPUs with room for a share, of equal ones the first; None if there are too few."""
+        room = self.load <= 1.0 + ROUNDING - share
+        if gpus == 1:
+            fullest = int(np.argmax(np.where(room, self.load, -1.0))) if len(room) else 0
+            chosen = np.array([fullest] if len(room) and room[fullest] else [], np.int64)
+        else:
+            possible = np.flatnonzero(room)
+            chosen = possible[np.argsort(-self.load[possible], kind="stable")[:gpus]]
+        if len(chosen) < gpus:
+            return None
+        self.load[chosen] += share
+        return chosen
+
+
+class Packing(NamedTuple):
+    """Whether rows fit on the GPUs of a pool (None: not known), and if so the GPUs of each, numbered from 0."""
+
+    fits: bool | None
+    gpus: tuple[IntArray, ...] = ()
+
+
+def packing(gpus: IntArray, share: FloatArray, count: int) -> Packing:
+    """Pack rows with shares of a number of GPUs each into ``count`` GPUs: first fit decreasing, then a search."""
+    if any(float(gpus @ dual_feasible(share, k)) > count * (1 + ROUNDING) for k in _useful(share)):
+        return Packing(False)
+    if float(gpus @ share) > count * (1 + ROUNDING):
+        return Packing(False)
+    bins, made = Bins(count), [np.zeros(0, np.int64)] * len(gpus)
+    order = np.lexsort((-gpus, -share))
+    for row in order.tolist():
+        taken = bins.take(int(gpus[row]), float(share[row]))
+        if taken is None:
+            break
+        made[row] = taken
+    else:
+        return Packing(True, tuple(made))
+    sizes, kind = np.unique(-share, return_inverse=True)
+    found = _dealt(_filled(-sizes, kind[order], gpus[order], count), kind, gpus)
+    pieces = np.bincount(kind, gpus, len(sizes)).astype(np.int64)
+    if found.fits or int(pieces.sum()) > PIECES:
+        return found
+    try:
+        filled = _Search((-sizes).tolist()).fill(tuple(pieces.tolist()), count)
+    except _GaveUp:
+        return Packing(None)
+    return Packing(False) if filled is None else _dealt(np.array(filled), kind, gpus)
+
+
+def _filled(sizes: FloatArray, kind: IntArray, gpus: IntArray, count: int) -> IntArray:
+    """How many shares of each size lie on each GPU by first fit, whichever gang they belong to."""
+    bins, filled = Bins(count), np.zeros((count, len(sizes)), np.int64)
+    for number in np.repeat(kind, gpus).tolist():
+        taken = bins.take(1, float(sizes[number]))
+        if taken is not None:
+            filled[taken, number] += 1
+    return filled
+
+
+def _dealt(filled: IntArray, kind: IntArray, gpus: IntArray) -> Packing:
+    """GPUs for rows, from how many shares of each size lie on each GPU; not known if a gang gets too few of them.
+
+    Each gang takes the GPUs on which most shares of its size are left: of equal shares that deals all, if any way does
+    (Gale and Ryser).
+    """
+    left = filled.copy()
+    made = [np.zeros(0, np.int64)] * len(gpus)
+    for row in np.argsort(-gpus, kind="stable").tolist():
+        column = left[:, kind[row]]
+        chosen = np.argsort(-column, kind="stable")[: gpus[row]]
+        if len(chosen) < gpus[row] or (column[chosen] <= 0).any():
+            return Packing(None)
+        left[chosen, kind[row]] -= 1
+        made[row] = chosen
+    return Packing(True, tuple(made))
+
+
+def dual_feasible(size: FloatArray, k: int) -> FloatArray:
+    """u_k: sizes in [0, 1] that fit together in 1 keep fitting."""
+    scaled = (k + 1) * size
+    near = np.abs(scaled - np.round(scaled)) < ROUNDING * (k + 1)
+    return np.where(near, size, np.floor(scaled) / k)
+
+
+def per_gpu(share: FloatArray) -> IntArray:
+    """How many equal shares fit on one GPU."""
+    return np.floor((1.0 + ROUNDING) / share).astype(np.int64)
+
+
+def _useful(share: FloatArray) -> list[int]:
+    """The k of which u_k says more than the sum: with k equal shares to a GPU, u_k counts each as 1 / k."""
+    useful: list[int] = np.unique(per_gpu(share[share < 1.0])).tolist()
+    return useful
+
+
+def _most(gpus: IntArray, share: FloatArray, count: int) -> tuple[int, int]:
+    """(rows that a packing holds, rows that no packing exceeds) of a pool."""
+    weights = [gpus * share, *(gpus * dual_feasible(share, k) for k in _useful(share))]
+    bound = min(
+        int(np.searchsorted(np.cumsum(np.sort(weight)), count * (1 + ROUNDING), side="right")) for weight in weights
+    )
+    order = np.lexsort((gpus, gpus * share))
+    gpus, share = gpus[order], share[order]
+    # of rows of which each takes no less than the one before it, a packing can hold the first ones if it holds as many
+    nested = bool((np.diff(gpus) >= 0).all() and (np.diff(share) >= 0).all())
+    bins = Bins(count)
+    held = sum(bins.take(int(g), float(s)) is not None for g, s in zip(gpus.tolist(), share.tolist(), strict=True))
+    low, high = held, bound if len(gpus) <= COUNTED else held
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = packing(gpus[:middle], share[:middle], count).fits
+        if fits is False and nested:
+            bound = middle - 1
+        if fits:
+            low = middle
+        else:
+            high = middle - 1
+    return low, bound
+
+
+class _GaveUp(Exception):
+    """The search took too many steps."""
+
+
+class _Search:
+    """Fills GPU after GPU: the largest share that is left, with every choice of others that leaves no more room.
+
+    Parameters
+    ----------
+    sizes : list of float
+        Different shares, the largest first.
+    """
+
+    def __init__(self, sizes: list[float]) -> None:
+        self.sizes, self.steps = sizes, 0
+        self.hopeless: set[tuple[tuple[int, ...], int]] = set()
+
+    def fill(self, left: tuple[int, ...], count: int) -> list[tuple[int, ...]] | None:
+        """How many shares of each size lie on each of at most ``count`` GPUs, or None if they don't fit."""
+        if not any(left):
+            return []
+        if self._total(left) > count * (1 + ROUNDING) or (left, count) in self.hopeless:
+            return None
+        first = next(number for number, many in enumerate(left) if many)
+        for chosen in self._choices(left, first, (0,) * first, 1.0 + ROUNDING):
+            self.steps += 1
+            if self.steps > STEPS:
+                raise _GaveUp
+            rest = tuple(many - taken for many, taken in zip(left, chosen, strict=True))
+            filled = self.fill(rest, count - 1)
+            if filled is not None:
+                return [chosen, *filled]
+        self.hopeless.add((left, count))
+        return None
+
+    def _total(self, left: tuple[int, ...]) -> float:
+        return sum(many * size for many, size in zip(left, self.sizes, strict=True))
+
+    def _choices(
+        self, left: tuple[int, ...], first: int, chosen: tuple[int, ...], room: float
+    ) -> Iterator[tuple[int, ...]]:
+        """Counts of each size for one GPU, with at least one of the first, such that none of the rest fits beside."""
+        number = len(chosen)
+        if number == len(left):
+            fits = any(
+                many > taken and size <= room for many, taken, size in zip(left, chosen, self.sizes, strict=True)
+            )
+            if not fits:
+                yield chosen
+            return
+        most = min(left[number], int(room / self.sizes[number]))
+        for taken in range(most, 0 if number == first else -1, -1):
+            yield from self._choices(left, first, (*chosen, taken), room - taken * self.sizes[number])
