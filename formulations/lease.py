@@ -18,7 +18,7 @@ from optsched.candidates import Absence, Candidates, Classes
 from optsched.errors import InvalidInput, UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.instance.reading import show
-from optsched.program import LinearProgram
+from optsched.program import Assumption, LinearProgram
 from optsched.solution import Conflict, Schedule
 from optsched.solution.plan import LinearPlan
 
@@ -225,8 +225,16 @@ class _Leases:
         columns = _Columns(of, t, size, planned, used, renewable)
         return LinearPlan(
             C, lp, lambda x: self._read(columns, x), lambda s: self._complete(columns, s),
-            lambda block, number: self._describe(columns, block, number),
+            lambda block, number: self._describe(columns, block, number), assumption=self._assumption,
         )  # fmt: skip
+
+    @property
+    def _assumption(self) -> Assumption:
+        """What is shown of jobs that cannot all be planned."""
+        return Assumption(
+            f"in whole rounds of {self.L:g} s, every job in one configuration",
+            "shorter rounds (round of the instance) decide more finely",
+        )
 
     def _refuse_impossible(self) -> None:
         """Jobs with a deadline that no option can meet, alone on the cluster."""
@@ -239,7 +247,7 @@ class _Leases:
         asked[C.class_a[self.o]] = True
         refuse_endless(C, np.flatnonzero(asked))
         stuck = np.flatnonzero(asked & ~able & ~C.soft_deadline).tolist()
-        conflicts = [Conflict("take", k, self._needs(k)) for k in stuck]
+        conflicts = [Conflict("take", k, self._needs(k), self._assumption) for k in stuck]
         table = C.instance.jobs_table
         lost = np.flatnonzero(
             np.isfinite(table.deadline) & ~table.soft_deadline & (C.candidates.absence == Absence.NO_COLUMN)

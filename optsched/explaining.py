@@ -17,6 +17,7 @@ from optsched.instance.reading import show
 from optsched.program import AllocationProgram, SideRows
 from optsched.solution import Solution, Status
 from optsched.solution.certificate import OPTIMALITY, alike
+from optsched.solution.explanation import assumptions_of, under
 from optsched.solution.job_explanation import (
     Binding,
     Payment,
@@ -180,7 +181,7 @@ def _why_nothing(solution: Solution, gets: Sequence[Mapping[str, Any]], ways: Se
     if gets:
         return None
     if solution.status is Status.INFEASIBLE:
-        return "not all requirements can be met"
+        return under(assumptions_of(solution.conflicts), "not all requirements can be met")
     if solution.allocation is None:
         return "no answer was found"
     proven = solution.status is Status.OPTIMAL

@@ -20,7 +20,7 @@ from optsched.formulation_options import ConstraintOptions, FormulationOptions, 
 from optsched.instance import FORMAT, Instance
 from optsched.outcome import Outcome
 from optsched.planning import solve_plan
-from optsched.program import AllocationProgram, LinearProgram, SideRows, Variables
+from optsched.program import AllocationProgram, Assumption, LinearProgram, SideRows, Variables
 from optsched.program.utility import Total
 from optsched.solution import (
     Allocation,
@@ -68,6 +68,8 @@ class SideConstraint(ABC):
     """Whether it must tell equal jobs apart: every job is a class of its own then."""
     single: ClassVar[bool] = False
     """Whether it is one rule for the whole instance: a caller's takes the place of the instance's own."""
+    assumes: ClassVar[Assumption | None] = None
+    """What its rows take for granted of the requirement, where they ask for more than it does."""
 
     class Options(ConstraintOptions):
         """No options."""
@@ -224,7 +226,8 @@ class Formulation(ABC):
             rows = constraint.rows(C)
             if rows is not None:
                 alike = sum(other.name.partition("#")[0] == rows.name for other in side)
-                side.append(replace(rows, name=f"{rows.name}#{alike + 1}") if alike else rows)
+                name = f"{rows.name}#{alike + 1}" if alike else rows.name
+                side.append(replace(rows, name=name, assumption=constraint.assumes))
         program = replace(program, side=tuple(side), extend=self.extend)
         # A value of 0 may be worth nothing that can be told: a job without GPUs makes a makespan endless.
         _refuse_stranded(program, program.needs_every_level or bool(np.isinf(self.report(0.0))))

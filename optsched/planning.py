@@ -65,7 +65,8 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> Planned:
 
 
 def _in_words(plan: LinearPlan, conflict: Conflict) -> Conflict:
-    return replace(conflict, words=plan.describe(conflict.block, conflict.position))
+    words = plan.describe(conflict.block, conflict.position)
+    return replace(conflict, words=words, assumption=plan.assumption)
 
 
 # --- timelines -----------------------------------------------------------------------------------------------------

@@ -68,7 +68,9 @@ def _relaxed(engine: Engine, relaxation: Relaxation) -> Answer:
     words = relaxation.words(short)
     for told in words:
         log.info("gives way: %s", told)
-    stage = Stage(RELAXING, relaxation.value(short), outcome.bound, outcome.duals, {"short": short}, words)
+    stage = Stage(
+        RELAXING, relaxation.value(short), outcome.bound, outcome.duals, {"short": short}, words, relaxation.assumptions
+    )
     answer = solve_allocation(engine, relaxation.relaxed(short))
     return replace(answer, stages=(stage, *answer.stages))
 

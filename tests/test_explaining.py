@@ -312,7 +312,7 @@ def test_an_infeasible_instance_tells_its_conflicts() -> None:
     solution = optsched.solve("@infeasible")
     told = explain_job(solution, "gpt-2-xl-3")
     assert told.gets == () and told.ways != () and told.to_document()["conflicts"] != []
-    assert told.why_nothing == "not all requirements can be met"
+    assert told.why_nothing == "at a constant rate from now on, not all requirements can be met"
     assert told.no_prices == "Nothing was found: there are no prices."
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.candidates import Absence, Classes
 from optsched.formulation import ConstraintOptions, Infeasible, SideConstraint
-from optsched.program import SideRows
+from optsched.program import Assumption, SideRows
 from optsched.solution import Conflict
 
 MOST_NAMED = 20
@@ -23,12 +23,16 @@ class Deadlines(SideConstraint):
 
         sum_c T_kc x_c  >=  n_k N_k / (D_k - now)                                    (deadlines)
 
+    The rows ask for more than a deadline does: a steady pace from now on. A job that waits and then runs faster may
+    meet its deadline too, so deadlines that cannot all be met at a constant rate can perhaps be met in turns. What is
+    said of them says so. The formulation `lease` decides whether jobs that take turns meet them, in whole rounds.
+
     T is the throughput that a column reaches with the probability that the formulation asks for (its option
     ``quantile``; the median otherwise). A job keeps its deadline with that probability where it runs in one column, or
     where what its rates are wrong by goes together.
 
     A hard deadline that has passed, or one of a job that can run nowhere, makes the instance infeasible, and the job is
-    named. So do deadlines that cannot all be met, unless they may give way:
+    named. So do deadlines that cannot all be met at a constant rate, unless they may give way:
 
         minimise  sum_k p_k n_k s_k   s.t.  sum_c T_kc x_c >= n_k (1 - s_k) N_k / (D_k - now),  the rows of the program
 
@@ -37,8 +41,8 @@ class Deadlines(SideConstraint):
 
     Options
         soft      also take soft deadlines as rows (they are ignored otherwise).
-        give_way  ``none``: deadlines that cannot all be met are infeasible; ``shortfall``: by the least total part of
-                  the pace; ``count``: s_k is 0 or 1, as few (weighted) deadlines as possible are given up (a MILP;
+        give_way  ``none``: deadlines that cannot all be met so are infeasible; ``shortfall``: by the least total part
+                  of the pace; ``count``: s_k is 0 or 1, as few (weighted) deadlines as possible are given up (a MILP;
                   every job is a class of its own).
 
     References
@@ -49,6 +53,10 @@ class Deadlines(SideConstraint):
     single = True
     reads = frozenset({"steps_left", "deadline", "soft_deadline"})
     hard_deadlines = True
+    assumes = Assumption(
+        "at a constant rate from now on",
+        "whether jobs that take turns meet their deadlines is for the formulation lease to decide, in whole rounds",
+    )
 
     class Options(ConstraintOptions):
         """Options of the deadlines."""

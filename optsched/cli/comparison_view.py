@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from optsched.cli.resource_view import quantity
-from optsched.cli.solution_view import COLOUR, cluster_words, plain
+from optsched.cli.solution_view import COLOUR, cluster_words, decided_elsewhere, plain
 from optsched.cli.tables import bullets, count, heading, name, percent, seconds, share, table
 from optsched.comparison import Comparison, ComparisonRow
 from optsched.registry import objective_words
 from optsched.solution import Status
+from optsched.solution.explanation import assumptions_of, conflict_statement
 from optsched.solution.measures import Measures
 
 if TYPE_CHECKING:
@@ -108,12 +109,14 @@ def _failures(rows: list[tuple[str, ComparisonRow]]) -> Iterator[RenderableType]
         elif row.solution is not None and row.solution.conflicts:
             first, *others = row.solution.conflicts
             more = f" (and {count(len(others), 'more requirement')})" if others else ""
-            what = "this cannot be met:" if row.solution.certificate.proof == "rule" else "these cannot all hold:"
-            reasons.setdefault(f"{what} {first.words}{more}", []).append(label)
+            shown = conflict_statement(row.solution.conflicts, row.solution.certificate.proof)
+            reasons.setdefault(f"{shown}: {first.words}{more}", []).append(label)
     if reasons:
         yield ""
         yield heading("Without an answer")
         yield bullets(f"{', '.join(labels)}: {reason}" for reason, labels in reasons.items())
+        found = [conflict for _, row in rows if row.solution is not None for conflict in row.solution.conflicts]
+        yield from decided_elsewhere(assumptions_of(found))
     unplaced = {label: len(row.solution.unplaced) for label, row in rows if row.solution is not None}
     if any(unplaced.values()):
         yield ""

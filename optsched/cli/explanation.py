@@ -10,6 +10,7 @@ from optsched.api import make_formulation
 from optsched.program import AllocationProgram
 from optsched.program.ratio import dual_of
 from optsched.solution import Solution, Status
+from optsched.solution.explanation import assumptions_of
 from optsched.staging import settled
 
 NEGLIGIBLE = 1e-9
@@ -30,6 +31,7 @@ def explanation(solution: Solution) -> dict[str, Any]:
         "holding": holding_jobs(solution) if optimal else [],
         "requirements": priced_requirements(solution) if optimal else [],
         "conflicts": [conflict.words for conflict in solution.conflicts],
+        "assumptions": [assumption.words for assumption in assumptions_of(solution.conflicts)],
         "unplaced": [{"job": job, "reason": reason} for job, reason in solution.unplaced],
     }
 

@@ -119,7 +119,8 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
             program = formulation.program(formulation.classes(candidates))
         except Infeasible as error:
             for conflict in error.conflicts:
-                shell.complain(f"error: infeasible: {conflict.words}")
+                rests = f" {conflict.assumption.words}" if conflict.assumption is not None else ""
+                shell.complain(f"error: infeasible{rests}: {conflict.words}")
             return INFEASIBLE
         if len(program.classes) == 0:
             raise UsageError("no job of this instance is in the program: there is nothing to export")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optsched.cli.solution_view import COLOUR, cluster_words, plain
+from optsched.cli.solution_view import COLOUR, cluster_words, conflicts, plain
 from optsched.cli.tables import bullets, count, facts, heading, name, number, rounded, share, table
 from optsched.sensitivity import Front
 from optsched.sensitivity.front import Axis
@@ -74,11 +74,8 @@ def _ends(front: Front) -> Iterator[RenderableType]:
         return
     for axis, end in zip(front.axes, front.ends, strict=False):
         yield f"{axis.formulation}: {end.status}"
-    conflicts = front.ends[0].conflicts if front.ends else ()
-    if conflicts:
-        yield ""
-        yield heading("These requirements cannot all hold:")
-        yield bullets(conflict.words for conflict in conflicts)
+    if front.ends:
+        yield from conflicts(front.ends[0])
 
 
 def _notes(front: Front) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from optsched.api import make_formulation
@@ -23,6 +23,7 @@ from optsched.cli.tables import (
 )
 from optsched.registry import load_formulation, objective_words
 from optsched.solution import Solution, Status
+from optsched.solution.explanation import assumptions_of, conflict_statement, under
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from optsched.candidates import Classes
     from optsched.instance import Instance
+    from optsched.program import Assumption
     from optsched.solution import Certificate, SolverRecord
     from optsched.solution.solution import Packed
 
@@ -216,26 +218,33 @@ def gives_way(solution: Solution) -> Iterator[RenderableType]:
     words = [word for stage in solution.stages for word in stage.words]
     if not words:
         return
+    assumed = tuple(dict.fromkeys(item for stage in solution.stages for item in stage.assumptions))
+    shown = sentence(under(assumed, "not all requirements can be met"))
     yield ""
-    yield heading(
-        f"Not all requirements can be met; {count(len(words), 'requirement gives', 'requirements give')} way:"
-    )
+    yield heading(f"{shown}; {count(len(words), 'requirement gives', 'requirements give')} way:")
     yield bullets(words[:20])
     if len(words) > 20:
         yield f"... and {len(words) - 20:,} more (use -o or --json)"
+    yield from decided_elsewhere(assumed)
 
 
-def conflict_words(solution: Solution) -> str:
-    """What is wrong with the conflicts of a solution: rows of a program conflict, others can be met by nothing."""
-    if solution.certificate.proof != "rule":
-        return "These requirements cannot all hold:"
-    return "This cannot be met:" if len(solution.conflicts) == 1 else "None of these can be met, each for itself:"
+def sentence(words: str) -> str:
+    """Words that begin with a capital letter."""
+    return words[:1].upper() + words[1:]
+
+
+def decided_elsewhere(assumptions: Iterable[Assumption]) -> Iterator[RenderableType]:
+    """What decides requirements without what was taken for granted."""
+    for assumption in assumptions:
+        if assumption.decided_by:
+            yield f"{sentence(assumption.decided_by)}."
 
 
 def conflicts(solution: Solution) -> Iterator[RenderableType]:
-    """The requirements that cannot all hold, or of which none can, each for itself."""
+    """The requirements that cannot all hold, or of which none can, each for itself; and what decides more than that."""
     if not solution.conflicts:
         return
     yield ""
-    yield heading(conflict_words(solution))
+    yield heading(f"{sentence(conflict_statement(solution.conflicts, solution.certificate.proof))}:")
     yield bullets(conflict.words for conflict in solution.conflicts)
+    yield from decided_elsewhere(assumptions_of(solution.conflicts))

@@ -102,7 +102,7 @@ def _notes(found: WhatIf, held: bool, predicted: bool) -> Iterator[str]:
                 yield f"{_label(change)}: {listed(sorted(jobs))} {told} {them}"
         for solution, when in ((found.base, "now"), (change.solution, _label(change))):
             if solution.conflicts and (when != "now" or change is found.changes[0]):
-                yield f"{when}: these cannot all hold: {'; '.join(conflict.words for conflict in solution.conflicts)}"
+                yield f"{when}: {solution.why_infeasible}"
 
 
 # --- ranging -------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from optsched.program.arrays import Block, LinearArrays
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.linear import Expression, LinearProgram, Relation, Variables
 from optsched.program.ratio import Ratio
-from optsched.program.side_rows import SideRows
+from optsched.program.side_rows import Assumption, SideRows
 from optsched.program.timeline import TimelineCost, TimelineProgram
 from optsched.program.utility import LexicographicMinimum, Minimum, Total
 
@@ -13,6 +13,7 @@ Program = AllocationProgram | LinearProgram | ConicProgram | TimelineProgram
 
 __all__ = [
     "AllocationProgram",
+    "Assumption",
     "Block",
     "Cone",
     "ConicProgram",

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray
 from optsched.program.allocation import AllocationProgram
 from optsched.program.linear import LinearProgram
-from optsched.program.side_rows import SideRows
+from optsched.program.side_rows import Assumption, SideRows
 
 NEGLIGIBLE = 1e-9
 """Shortfalls below this are rounding, and the slack of those that are not."""
@@ -44,6 +44,11 @@ class Relaxation:
     def strict(self) -> AllocationProgram:
         """The program without the rows that may give way."""
         return replace(self.program, side=tuple(rows for rows in self.program.side if rows.relax == "none"))
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What the rows that may give way take for granted."""
+        return tuple(dict.fromkeys(rows.assumption for rows in self.rows if rows.assumption is not None))
 
     @cached_property
     def weight(self) -> FloatArray:

@@ -12,6 +12,26 @@ from optsched.arrays import FloatArray
 
 
 @dataclass(frozen=True)
+class Assumption:
+    """What rows take for granted of the requirement that they stand for.
+
+    Where such rows cannot hold, it is shown only that the requirement cannot be met in this way. Every sentence about
+    it says so.
+
+    Attributes
+    ----------
+    words : str
+        In which way, to stand before a statement: ``at a constant rate from now on``.
+    decided_by : str
+        What decides whether the requirement can be met at all, as a sentence without its full stop; empty if nothing
+        does.
+    """
+
+    words: str
+    decided_by: str = ""
+
+
+@dataclass(frozen=True)
 class SideRows:
     """Rows over the columns of the classes that a side constraint adds: lower <= matrix @ x <= upper.
 
@@ -35,6 +55,8 @@ class SideRows:
     barring : bool
         The rows say where jobs may not run: one that they leave nowhere makes the program infeasible, even if its
         utility could do without it.
+    assumption : Assumption or None
+        What the rows take for granted of the requirement.
     """
 
     name: str
@@ -47,6 +69,7 @@ class SideRows:
     slack: FloatArray | None = None
     broken: tuple[str, ...] = ()
     barring: bool = False
+    assumption: Assumption | None = None
 
     @classmethod
     def bar(cls, name: str, matrix: sp.csr_matrix, describe: Callable[[int], str]) -> SideRows:

@@ -275,7 +275,7 @@ def _solved(
 def _checked(formulation: Formulation, solution: Solution) -> tuple[Solution | None, str | None]:
     """A solution if it is certified and has an allocation, or why it is not."""
     if solution.conflicts or solution.allocation is None:
-        told = "; ".join(conflict.words for conflict in solution.conflicts)
+        told = solution.why_infeasible
         return None, f"{formulation.name} is {solution.status}" + (f": {told}" if told else "")
     if not solution.certificate.ok:
         return None, f"the certificate does not hold: {'; '.join(solution.certificate.problems)}"

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, Strict
 
 from optsched.solution.certificate import gap_of
+from optsched.solution.explanation import assumptions_of
 from optsched.solution.solution import DUAL_ROWS, Solution, Status
 from optsched.solution.values import Termination
 
@@ -58,6 +59,9 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
     }
     if solution.figures:
         document["figures"] = {name: dict(figure) for name, figure in solution.figures.items()}
+    assumed = assumptions_of(solution.conflicts)
+    if assumed:
+        document["assumptions"] = [item.words for item in assumed]
     if solution.columns_made is not None:
         document["columns_made"] = solution.columns_made._asdict()
     if solution.packed is not None:
@@ -237,6 +241,7 @@ class SolutionDocument(_Model):
     prices: dict[str, Number]
     duals: dict[str, list[Number]] | None
     conflicts: list[str]
+    assumptions: list[str] | None = None
     unplaced: list[UnplacedRow]
     metrics: dict[str, Any]
     timings: dict[str, Number]

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from optsched.program import AllocationProgram
+from optsched.program import AllocationProgram, Assumption
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """One requirement of a conflicting set: the row it is, and what it says."""
+    """One requirement of a conflicting set: the row it is, what it says, and what it takes for granted."""
 
     block: str
     position: int
     words: str
+    assumption: Assumption | None = None
+
+
+def assumptions_of(conflicts: Sequence[Conflict]) -> tuple[Assumption, ...]:
+    """What the requirements of a conflict take for granted, each once."""
+    return tuple(dict.fromkeys(item.assumption for item in conflicts if item.assumption is not None))
+
+
+def under(assumptions: Sequence[Assumption], statement: str) -> str:
+    """A statement with what it rests on before it: ``at a constant rate from now on, this cannot be met``."""
+    return ", ".join([*(assumption.words for assumption in assumptions), statement])
+
+
+def conflict_statement(conflicts: Sequence[Conflict], proof: str) -> str:
+    """What is shown of conflicting requirements, without the requirements.
+
+    Rows of a program conflict with each other. Those that no solver was needed for (the proof is ``rule``) can be met
+    by nothing, each for itself.
+    """
+    statement = "these requirements cannot all hold"
+    if proof == "rule":
+        statement = "this cannot be met" if len(conflicts) == 1 else "none of these can be met, each for itself"
+    return under(assumptions_of(conflicts), statement)
 
 
 def describe_row(program: AllocationProgram, block: str, position: int) -> Conflict:
@@ -28,6 +52,7 @@ def describe_row(program: AllocationProgram, block: str, position: int) -> Confl
     else:
         side = next((rows for rows in program.side if rows.name == block), None)
         words = f"row {block}[{position}]" if side is None else side.describe(position)
+        return Conflict(block, position, words, None if side is None else side.assumption)
     return Conflict(block, position, words)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
-from optsched.program import LinearProgram, TimelineProgram
+from optsched.program import Assumption, LinearProgram, TimelineProgram
 from optsched.solution.certificate import Certificate, certify_point
 from optsched.solution.schedule import Schedule
 
@@ -35,6 +35,8 @@ class LinearPlan:
         (block, position) -> the requirement in the user's words.
     step : float or None
         The smallest difference between two objective values, where it is known.
+    assumption : Assumption or None
+        What the program takes for granted of requirements that it may find to be in conflict.
     """
 
     classes: Classes
@@ -43,6 +45,7 @@ class LinearPlan:
     complete: Callable[[Schedule], FloatArray]
     describe: Callable[[str, int], str]
     step: float | None = None
+    assumption: Assumption | None = None
 
     @property
     def proves(self) -> bool:

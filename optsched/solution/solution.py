@@ -15,7 +15,7 @@ from optsched.candidates import Candidates
 from optsched.instance import Instance
 from optsched.solution.allocation import Allocation
 from optsched.solution.certificate import Certificate, gap_of
-from optsched.solution.explanation import Conflict
+from optsched.solution.explanation import Conflict, assumptions_of, conflict_statement
 from optsched.solution.placement import Placement
 from optsched.solution.rounds import Rounds
 from optsched.solution.schedule import Schedule
@@ -177,6 +177,15 @@ class Solution:
     def gap(self) -> float | None:
         """Relative gap."""
         return gap_of(self.objective, self.bound)
+
+    @property
+    def why_infeasible(self) -> str:
+        """What is shown of the requirements that conflict, what decides more, and the requirements; else empty."""
+        if not self.conflicts:
+            return ""
+        further = "".join(f" ({item.decided_by})" for item in assumptions_of(self.conflicts) if item.decided_by)
+        shown = conflict_statement(self.conflicts, self.certificate.proof)
+        return f"{shown}{further}: {'; '.join(conflict.words for conflict in self.conflicts)}"
 
     @property
     def ok(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from optsched.arrays import FloatArray
+from optsched.program import Assumption
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Stage:
         Further numbers that later programs are made of.
     words : tuple of str
         What it found, in the user's words.
+    assumptions : tuple of Assumption
+        What these words rest on. They follow from the side constraints, and are not written.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Stage:
     duals: Mapping[str, FloatArray] | None
     kept: Mapping[str, FloatArray] = field(default_factory=dict)
     words: tuple[str, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
 
     def to_record(self, with_duals: bool = True) -> dict[str, Any]:
         """The stage as it stands in a solution file."""

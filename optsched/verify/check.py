@@ -155,6 +155,8 @@ def _check_header(subject: Subject, findings: Findings) -> None:
         findings.add("certificate.ok", f"found false: the solution's own certificate does not hold ({told})")
     elif document.certificate.problems:
         findings.add("certificate.problems", "found problems, expected none where the certificate is ok")
+    if document.assumptions is not None and not document.conflicts:
+        findings.add("assumptions", "found some, expected none: there are no conflicts that rest on them")
 
 
 def _check_unplaced(subject: Subject, findings: Findings) -> None:
@@ -235,6 +237,8 @@ def _check_closed_form(subject: Subject, findings: Findings) -> Bound:
     for name in names:
         absolute = RELATIVE if name in ("certificate", "figures") else 0.0
         findings.alike(name, found[name], expected.get(name), "what the closed form gives", absolute=absolute)
+    if subject.document.assumptions is not None:
+        findings.same("assumptions", subject.document.assumptions, expected.get("assumptions"))
     told = f"what solving again for the bound of {closed.formulation} gives"
     findings.close("bound", subject.document.bound, closed.bound, told, relative=OPTIMALITY)
     if allocation is not None:

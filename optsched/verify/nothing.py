@@ -9,7 +9,7 @@ from optsched.infeasibility import elastic_relaxation, least_violation
 from optsched.instance.reading import show
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
 from optsched.solution.certificate import FEASIBILITY, is_bounded
-from optsched.solution.explanation import describe_row
+from optsched.solution.explanation import Conflict, assumptions_of, describe_row
 from optsched.solution.plan import LinearPlan
 from optsched.solvers import Limits
 from optsched.verify.findings import Bound, Findings
@@ -70,19 +70,30 @@ def _check_infeasible(
     findings.same("certificate.proof", document.certificate.proof, proof)
     stated = document.certificate.residuals
     findings.alike("certificate.residuals", stated, {"least_violation": needed}, "what we find", absolute=1e-7 * needed)
-    _check_conflicts(document.conflicts, program, arrays, findings)
+    _check_conflicts(document.conflicts, document.assumptions, program, arrays, findings)
     return "verified" if proof == "dual" else "consistent"
 
 
 def _check_conflicts(
-    conflicts: list[str], program: AllocationProgram | LinearPlan, arrays: LinearArrays, findings: Findings
+    conflicts: list[str],
+    assumptions: list[str] | None,
+    program: AllocationProgram | LinearPlan,
+    arrays: LinearArrays,
+    findings: Findings,
 ) -> None:
+    """The conflicts of a file must be rows, and must conflict; files of before leave out what they take for granted."""
     if not conflicts:
         findings.add("conflicts", "found none, expected the requirements that conflict")
     if arrays.shape[0] > ROWS_READ:
         return
     wanted = set(conflicts)
-    rows = {words: row for row, words in _described(program, arrays) if words in wanted}
+    said = {
+        conflict.words: (row, conflict) for row, conflict in _described(program, arrays) if conflict.words in wanted
+    }
+    rows = {words: row for words, (row, _) in said.items()}
+    if assumptions is not None:
+        expected = [item.words for item in assumptions_of([said[words][1] for words in conflicts if words in said])]
+        findings.same("assumptions", assumptions, expected, "what these rows take for granted")
     for index, words in enumerate(conflicts):
         if words not in rows:
             findings.add(f"conflicts[{index}]", f"found {show(words)}, which no row of the program says")
@@ -90,13 +101,14 @@ def _check_conflicts(
         findings.add("conflicts", "these requirements can all be met together: some that conflict are missing")
 
 
-def _described(program: AllocationProgram | LinearPlan, arrays: LinearArrays) -> Iterator[tuple[int, str]]:
+def _described(program: AllocationProgram | LinearPlan, arrays: LinearArrays) -> Iterator[tuple[int, Conflict]]:
     for block in arrays.rows:
         for row in range(block.start, block.stop):
             if isinstance(program, LinearPlan):
-                yield row, program.describe(block.name, row - block.start)
+                words = program.describe(block.name, row - block.start)
+                yield row, Conflict(block.name, row - block.start, words, program.assumption)
             else:
-                yield row, describe_row(program, block.name, row - block.start).words
+                yield row, describe_row(program, block.name, row - block.start)
 
 
 def can_be_met(arrays: LinearArrays, rows: list[int]) -> bool:

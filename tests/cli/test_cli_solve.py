@@ -202,7 +202,10 @@ def test_nothing_found_within_the_limit(run: Any) -> None:
 def test_infeasible(run: Any, tmp_path: Path) -> None:
     result = run("solve", "@infeasible", "-o", tmp_path / "o.json")
     assert result.code == 4
-    assert "These requirements cannot all hold:\n- pool a100 has 4 usable GPUs\n- job gpt-2-xl-1" in result.out
+    assert (
+        "from now on, these requirements cannot all hold:\n- pool a100 has 4 usable GPUs\n- job gpt-2-xl-1"
+        in result.out
+    )
     assert json.loads((tmp_path / "o.json").read_text())["status"] == "infeasible"
     assert len(run("solve", "@infeasible", "--json").json["conflicts"]) == 3
 

@@ -332,7 +332,7 @@ def test_explain_prices_requirements(run: Any, document: dict[str, Any], write: 
 def test_explain_infeasible(run: Any) -> None:
     result = run("explain", "@infeasible")
     assert result.code == 4
-    assert "These requirements cannot all hold:\n- pool a100 has 4 usable GPUs\n" in result.out
+    assert "from now on, these requirements cannot all hold:\n- pool a100 has 4 usable GPUs\n" in result.out
     told = run("explain", "@infeasible", "--json")
     assert told.code == 4
     assert len(told.json["conflicts"]) == 3
