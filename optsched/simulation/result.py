@@ -119,6 +119,7 @@ class Simulation:
     Attributes
     ----------
     trace : Trace
+        With the performance object by which jobs ran.
     policy : str
         What decided, in one word or two.
     options : mapping

@@ -55,7 +55,7 @@ def simulate(
     performance : mapping or path, optional
         What the scheduler believes of throughputs, in the place of the instance's own performance object.
     truth : mapping or path, optional
-        What they are; by default the same as without ``performance``.
+        What they are; by default the same as without ``performance``. What it does not say, is as believed.
     **options
         `SimulationOptions`. The seed is the policy's too, unless that has one.
 
@@ -72,16 +72,27 @@ def simulate(
     check_heeded(decided, chosen.mode)
     instance = told.instance if chosen.round is None else replace(told.instance, round=chosen.round)
     told = replace(told, instance=instance)
-    real = Truth(told, truth)
     believed = replace(told, instance=opened(instance, performance))
+    real = replace(told, instance=_real(opened(instance, truth), believed.instance))
     check_policy(decided, believed.instance)
-    run = MODES[chosen.mode](believed, decided, chosen, real)
+    run = MODES[chosen.mode](believed, decided, chosen, Truth(real))
     run.run()
     return Simulation(
-        told, label(decided), chosen.model_dump(exclude_defaults=True), measured(run.arrival, chosen),
+        real, label(decided), chosen.model_dump(exclude_defaults=True), measured(run.arrival, chosen),
         run.recorder.jobs(run.world.done, run.world.lost), run.recorder.rounds(), run.recorder.segments(),
         tuple(run.notices),
     )  # fmt: skip
+
+
+def _real(instance: Instance, believed: Instance) -> Instance:
+    """The instance by whose rates jobs run: what it does not say, runs as the scheduler believes.
+
+    What is measured later, such as finish-time ratios, compiles this instance, so that it sees the rates that applied.
+    """
+    if instance.performance == believed.performance:
+        return instance
+    both = [dict(instance.performance), dict(believed.performance)]
+    return replace(instance, performance={"model": "chain", "models": both})
 
 
 def policy_of(policy: RoundPolicy | Mapping[str, Any] | str) -> RoundPolicy:

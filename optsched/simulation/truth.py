@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.assembly import Performance, compile, model_of, opened
+from optsched.assembly import compile, model_of
 from optsched.candidates import Candidates
 from optsched.errors import UsageError
 from optsched.instance import Instance
@@ -25,8 +25,8 @@ class Truth:
         Of an instance whose first rows are the jobs, followed by one row for each regime.
     """
 
-    def __init__(self, trace: Trace, performance: Performance | None = None) -> None:
-        instance = opened(trace.instance, performance)
+    def __init__(self, trace: Trace) -> None:
+        instance = trace.instance
         self.jobs = len(trace.instance.jobs_table)
         self.regimes = trace.regimes
         self.done: FloatArray = instance.jobs_table.steps_done.copy()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from optsched.simulation import simulate
 from optsched.simulation.fairness import finish_time_ratios, isolated_rates, mean_present
+from optsched.simulation.files import read_simulation, simulation_bytes
 from optsched.traces import Trace
 
 Make = Callable[..., Trace]
@@ -36,6 +39,32 @@ def test_finish_time_ratios_by_every_definition(make: Make) -> None:
     assert metrics["worst_rho"] == pytest.approx(4.0 / 3.0)
     assert metrics["unfair_fraction"] == 0.5
     assert result.metrics(rho="static", unfair=1.05)["unfair_fraction"] == 0.0
+
+
+@pytest.mark.parametrize("mode", ["rounds", "fluid", "gavel"])
+def test_finish_time_ratios_are_of_the_rates_at_which_jobs_ran(make: Make, mode: str, tmp_path: Path) -> None:
+    """Wherever the rates come from: the instance, what the scheduler believes, or another truth."""
+
+    def model(rate: float) -> dict[str, Any]:
+        return {"model": "oracle", "throughput": {"w": {"p": {"1": rate}}}}
+
+    def trace(rate: float | None) -> Trace:
+        stated = {} if rate is None else {"throughput": {"p": {"1": rate}}}
+        jobs = [{"id": name, "steps": 800.0, "gpus": 1, "workload": "w"} for name in "ab"]
+        return make(jobs, workloads={"w": stated})
+
+    stated = simulate(trace(1.0), mode=mode)
+    assert stated.metrics()["mean_rho"] > 0
+    bare = trace(None)
+    for given in ({"performance": model(1.0)}, {"performance": model(1.0), "truth": model(1.0)},
+                  {"performance": model(2.0), "truth": model(1.0)}):  # fmt: skip
+        result = simulate(bare, mode=mode, **given)
+        for definition in ("isolated", "contention", "static"):
+            expected = finish_time_ratios(stated, definition)
+            assert finish_time_ratios(result, definition) == pytest.approx(expected)
+        path = tmp_path / "simulation.npz"
+        path.write_bytes(simulation_bytes(result))
+        assert read_simulation(path).metrics()["mean_rho"] == result.metrics()["mean_rho"]
 
 
 def test_isolated_rates_are_gavels_slices() -> None:
