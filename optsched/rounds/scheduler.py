@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
@@ -54,7 +53,8 @@ class Scheduler:
     policy : RoundPolicy or mapping, optional
         How rounds are decided.
     clock : callable, optional
-        Seconds; by default `time.time`. It is asked only where a call does not say when it is.
+        Seconds, such as `time.time`, asked where a call does not say when it is (``now``). By default there is none:
+        such a call happens at the time of the call before it, so that the same calls give the same plans.
     journal : path, optional
         Folder of a journal, begun here. Every event is in it before it is acknowledged. `Scheduler.recover` goes on
         with one.
@@ -84,7 +84,7 @@ class Scheduler:
         instance: Instance | str | Path,
         policy: RoundPolicy | Mapping[str, Any] | None = None,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         journal: str | Path | None = None,
         snapshot_every: int = 50,
         keep: int | None = None,
@@ -106,7 +106,12 @@ class Scheduler:
             raise
 
     def _begin(
-        self, living: Living, clock: Callable[[], float], snapshot_every: int, isolate: bool, metrics: Metrics
+        self,
+        living: Living,
+        clock: Callable[[], float] | None,
+        snapshot_every: int,
+        isolate: bool,
+        metrics: Metrics,
     ) -> None:
         if not isinstance(snapshot_every, int) or snapshot_every < 1:
             raise UsageError(f"snapshot_every: found {show(snapshot_every)}, expected a whole number of at least 1")
@@ -123,7 +128,7 @@ class Scheduler:
         cls,
         journal: str | Path,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         snapshot_every: int = 50,
         keep: int | None = None,
         fsync: bool = True,
@@ -249,8 +254,10 @@ class Scheduler:
             log.warning("%s", notice)
 
     def _time(self, now: float | None) -> float:
-        """The time of a call; a clock that goes back stands still."""
-        given = self._clock() if now is None else now
+        """The time of a call: as given, else by the clock, else that of the last call; it never goes back."""
+        if now is None and self._clock is None:
+            return self._living.state.now
+        given = self._clock() if now is None and self._clock is not None else now
         if not isinstance(given, int | float) or isinstance(given, bool) or not abs(given) <= LARGEST:
             raise InvalidInput("now", show(given), f"seconds, at most {LARGEST:g}")
         if given < self._living.state.now:
@@ -265,7 +272,7 @@ class Scheduler:
         Parameters
         ----------
         now : float, optional
-            Seconds.
+            Seconds; see ``clock``.
         dry_run : bool
             Only say what the plan would be: nothing changes, and nothing is written down.
 
