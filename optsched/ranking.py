@@ -15,17 +15,23 @@ from optsched.instance import Instance
 
 Sizes = Literal["least", "most", "fastest"]
 """Which of the configurations of an elastic job that have room it runs in."""
+Moves = Literal["paying", "published"]
+"""When a running job moves though it could stay where it is."""
 
 
 class RankingOptions(ConstraintOptions):
     """Base of the options of rankings: what every ranking of the catalogue takes.
 
     Options
-        gpus  how many GPUs an elastic job takes of those that jobs before it leave: its ``least`` number, the ``most``
-              that there is room for, or the number with which it is ``fastest``.
+        gpus   how many GPUs an elastic job takes of those that jobs before it leave: its ``least`` number, the
+               ``most`` that there is room for, or the number with which it is ``fastest``.
+        moves  when a running job moves to faster GPUs though it could stay. ``paying``: if it then ends sooner, its
+               restart cost counted, and no running job holds these GPUs; with ``fastest`` also to those of jobs behind
+               it. ``published``, as simulators of papers do: never; with ``fastest`` whatever it costs.
     """
 
     gpus: Sizes = "least"
+    moves: Moves = "paying"
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,11 @@ class Ranking(ABC):
     def sizes(self) -> Sizes:
         """How many GPUs an elastic job takes."""
         return self.options.gpus if isinstance(self.options, RankingOptions) else "least"
+
+    @property
+    def moves(self) -> Moves:
+        """When a running job moves though it could stay where it is."""
+        return self.options.moves if isinstance(self.options, RankingOptions) else "paying"
 
     def renews(self, jobs: RankedJobs) -> BoolArray:
         """Jobs whose time and GPU time count from 0 again from this round on, shape (n,): none of them."""

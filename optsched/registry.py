@@ -7,11 +7,11 @@ formulations are found in the same way as a third party's.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, Literal
 
 from optsched.errors import OptschedError, SolverUnavailable, UsageError
 from optsched.formulation import Formulation, SideConstraint
@@ -26,6 +26,8 @@ GROUPS = {
     "solver": "optsched.solvers",
     "ranking": "optsched.rankings",
 }
+KINDS = {"formulation": "formulation", "constraint": "side constraint", "ranking": "ranking"}
+"""Kinds of things of which a name of one is often given for a name of another, as messages call them."""
 
 
 @cache
@@ -44,12 +46,59 @@ def names(what: str) -> list[str]:
     return sorted(catalogue(what))
 
 
+def kinds_of(name: str, kinds: Sequence[str], what: str, *, also: str = "") -> list[str]:
+    """Those of some kinds of things that have a name.
+
+    Parameters
+    ----------
+    name : str
+    kinds : sequence of str
+        Keys of `GROUPS`.
+    what, also : str
+        What is asked for, and what else may be given, for the message.
+
+    Raises
+    ------
+    UsageError
+        None of them has it.
+    """
+    found = [kind for kind in kinds if name in catalogue(kind)]
+    if not found:
+        raise UsageError(_unknown(name, what, {known for kind in kinds for known in catalogue(kind)}, also))
+    return found
+
+
+def policy_kind(name: str, *, also: str = "") -> Literal["formulation", "ranking"]:
+    """Whether the policy of a name is a formulation or a ranking.
+
+    Raises
+    ------
+    UsageError
+        It is neither, or two packages offer one of each.
+    """
+    found = kinds_of(name, ("formulation", "ranking"), "policy", also=also)
+    if len(found) > 1:
+        raise UsageError(
+            f"policy {name!r} is the name of a formulation and of a ranking: say which in a policy, "
+            f'as {{"ranking": "{name}"}}'
+        )
+    return "ranking" if found == ["ranking"] else "formulation"
+
+
+def _unknown(name: str, what: str, known: Collection[str], also: str = "") -> str:
+    """Why a name is refused; what is meant comes before the long list of what there is."""
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    elsewhere = [words for kind, words in KINDS.items() if what in KINDS and name in catalogue(kind)]
+    if elsewhere:
+        hint = f" (it is a {elsewhere[0]})"
+    return f"unknown {what} {name!r}{hint}, expected one of {', '.join(sorted(known))}{also}"
+
+
 def _load(what: str, name: str, error: type[OptschedError] = UsageError) -> Any:
     known = catalogue(what)
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise error(f"unknown {what} {name!r}, expected one of {', '.join(sorted(known))}{hint}")
+        raise error(_unknown(name, what, known))
     module, _, attribute = known[name].partition(":")
     return getattr(import_module(module), attribute)
 

@@ -32,7 +32,7 @@ class Tiresias(Ranking):
 
     A job whose a_j reaches the limit of its queue is demoted, and goes behind all jobs of the queues before. As jobs do
     not overtake each other inside a queue, there are far fewer stops than with `2d-las`; with ever more limits, ever
-    closer to each other, the order becomes that of `2d-las`, and without any it is that of `fifo`.
+    closer to each other, the order becomes that of `2d-las`, and without any it is that of `fcfs`.
 
     With a knob, a job that waits, q_j > 0, and has waited long enough for what it has had,
 

@@ -1,10 +1,11 @@
-"""``optsched formulations``: the catalogue, and the mathematics of one of its entries."""
+"""``optsched formulations``: the catalogue with side constraints and rankings, and the mathematics of one entry."""
 
 from __future__ import annotations
 
 import inspect
 import re
 from collections.abc import Iterator
+from operator import itemgetter
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -24,6 +25,7 @@ EXAMPLES = """
     optsched formulations
     optsched formulations makespan
     optsched formulations deadlines
+    optsched formulations srtf
 """
 
 
@@ -31,38 +33,40 @@ def formulations(
     shell: Shell,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="A formulation or side constraint: its mathematics and options."),
+        typer.Argument(metavar="NAME", help="A formulation, side constraint or ranking: its mathematics and options."),
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """List the formulations and side constraints, or show one in full."""
-    from optsched.registry import catalogue, load_constraint, load_formulation, names
+    """List the formulations, side constraints and rankings, or show one in full."""
+    from optsched.registry import kinds_of, load_constraint, load_formulation, load_ranking, names
 
+    loaders = {"formulation": load_formulation, "constraint": load_constraint, "ranking": load_ranking}
     if name is not None:
-        side = name in catalogue("constraint") and name not in catalogue("formulation")
-        owner = load_constraint(name) if side else load_formulation(name)
-        document = described(owner)
+        kind = kinds_of(name, tuple(loaders), "formulation")[0]
+        document = described(loaders[kind](name))
         if as_json:
             shell.document(document)
         else:
             shell.print(*_one(document))
         return 0
-    owners = {load_formulation(item).name: load_formulation(item) for item in names("formulation")}  # aliases once
-    found = [described(owners[item]) for item in sorted(owners)]
-    constraints = [described(load_constraint(item)) for item in names("constraint")]
+    told = {}
+    for kind, load in loaders.items():
+        owners = {load(item) for item in names(kind)}  # aliases once
+        told[f"{kind}s"] = sorted((described(owner) for owner in owners), key=itemgetter("name"))
     if as_json:
-        shell.document({"formulations": found, "constraints": constraints})
+        shell.document(told)
     else:
-        shell.print(*_catalogue(found, constraints))
+        shell.print(*_catalogue(told["formulations"], told["constraints"], told["rankings"]))
     return 0
 
 
 def described(owner: Any) -> dict[str, Any]:
-    """A formulation or side constraint as plain data."""
+    """A formulation, side constraint or ranking as plain data."""
     from optsched.formulation_options import own_options
+    from optsched.ranking import Ranking
 
     text = inspect.cleandoc(owner.__doc__ or "")
-    common = {"summary": text.splitlines()[0] if text else "", "reads": sorted(owner.reads)}
+    summary = text.splitlines()[0] if text else ""
     options = [
         {
             "name": name,
@@ -74,6 +78,9 @@ def described(owner: Any) -> dict[str, Any]:
         for name, field in own_options(owner).items()
     ]
     rest = {"module": owner.__module__, "options": options, "text": text}
+    if issubclass(owner, Ranking):
+        return {"name": owner.name, "kind": "ranking", "aliases": list(owner.aliases), "summary": summary, **rest}
+    common = {"summary": summary, "reads": sorted(owner.reads)}
     if not hasattr(owner, "sense"):
         return {"name": owner.kind, "kind": "constraint", **common, **rest}
     words = {"sense": owner.sense, "objective": owner.objective_words, "aliases": list(owner.aliases)}
@@ -97,39 +104,52 @@ def _type_name(annotation: Any) -> str:
     return known.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 
-def _catalogue(found: list[dict[str, Any]], constraints: list[dict[str, Any]]) -> Iterator[RenderableType]:
+def _catalogue(
+    found: list[dict[str, Any]], constraints: list[dict[str, Any]], rankings: list[dict[str, Any]]
+) -> Iterator[RenderableType]:
     from optsched.cli.tables import table
 
     rows = [[item["name"], item["sense"], item["objective"], ", ".join(item["reads"]) or "nothing"] for item in found]
     yield table("name", "sense", "objective", "reads of each job", rows=rows, left=4, title="Formulations (-f NAME)")
-    also = [f"{alias} = {item['name']}" for item in found for alias in item["aliases"]]
-    if also:
-        yield f"Other names: {', '.join(sorted(also))}"
+    yield from _other_names(found)
     yield ""
-    rows = [
-        [item["name"], item["summary"], ", ".join(option["name"] for option in item["options"]) or "none"]
-        for item in constraints
-    ]
     title = "Side constraints (-C KIND:KEY=VALUE,...)"
-    yield table("kind", "what it asks for", "options", rows=rows, left=3, title=title)
+    yield table("kind", "what it asks for", "options", rows=_summaries(constraints), left=3, title=title)
+    yield ""
+    title = "Rankings: an order of the jobs for rounds, no program (simulate -p NAME, round --ranking NAME)"
+    yield table("name", "which job goes first", "options", rows=_summaries(rankings), left=3, title=title)
+    yield from _other_names(rankings)
     yield ""
     yield "optsched formulations NAME shows the mathematics and the options of one."
+
+
+def _summaries(found: list[dict[str, Any]]) -> list[list[str]]:
+    return [
+        [item["name"], item["summary"], ", ".join(option["name"] for option in item["options"]) or "none"]
+        for item in found
+    ]
+
+
+def _other_names(found: list[dict[str, Any]]) -> Iterator[str]:
+    also = sorted(f"{alias} = {item['name']}" for item in found for alias in item["aliases"])
+    if also:
+        yield f"Other names: {', '.join(also)}"
 
 
 def _one(document: dict[str, Any]) -> Iterator[RenderableType]:
     from optsched.cli.tables import facts, heading, table
 
-    yield heading(f"{document['name']}, a {'side constraint' if document['kind'] == 'constraint' else 'formulation'}")
+    kind, name = document["kind"], document["name"]
+    yield heading(f"{name}, a {'side constraint' if kind == 'constraint' else kind}")
     yield ""
-    if document["kind"] == "formulation":
-        yield facts(
-            [
-                ("objective", f"{document['sense']}  {document['objective']}"),
-                ("reads", ", ".join(document["reads"]) or "nothing"),
-                ("aliases", ", ".join(document["aliases"]) or "none"),
-                ("code", document["module"]),
-            ]
-        )
+    lines = []
+    if kind == "formulation":
+        lines += [
+            ("objective", f"{document['sense']}  {document['objective']}"),
+            ("reads", ", ".join(document["reads"]) or "nothing"),
+        ]
+    if kind != "constraint":
+        yield facts([*lines, ("aliases", ", ".join(document["aliases"]) or "none"), ("code", document["module"])])
         yield ""
     yield from mathematics(document["text"])
     if document["options"]:
@@ -139,7 +159,11 @@ def _one(document: dict[str, Any]) -> Iterator[RenderableType]:
             [option["name"], option["type"], "required" if option["required"] else plain(option["default"])]
             for option in document["options"]
         ]
-        flag = "-O KEY=VALUE" if document["kind"] == "formulation" else f"-C {document['name']}:KEY=VALUE"
+        flag = {
+            "formulation": "-O KEY=VALUE",
+            "constraint": f"-C {name}:KEY=VALUE",
+            "ranking": f"simulate -p {name}:KEY=VALUE, round --ranking {name} -O KEY=VALUE",
+        }[kind]
         yield table("option", "values", "default", rows=rows, left=3, title=f"Options ({flag})")
 
 

@@ -39,7 +39,7 @@ class PolicyOptions:
     ranking: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", rich_help_panel=PROBLEM, help="Or an order of the jobs, such as fifo or srtf; no program."
+            metavar="NAME", rich_help_panel=PROBLEM, help="Or an order of the jobs, such as fcfs or srtf; no program."
         ),
     ] = None
     option: Annotated[

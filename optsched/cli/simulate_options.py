@@ -151,18 +151,17 @@ def policies_of(texts: Sequence[str] | None) -> list[dict[str, Any]]:
 def policy_document(text: str) -> dict[str, Any]:
     """``NAME``, ``NAME:key=value,...`` or a file, as a document of `RoundPolicy`."""
     from optsched.cli.policy_options import read_policy
-    from optsched.registry import names
+    from optsched.registry import policy_kind
     from optsched.rounds.policy import RoundPolicy
 
     if Path(text).suffix.lower() in FILES:
         return read_policy(text).model_dump(mode="json", exclude_unset=True)
     name, typed = values.named(text, "--policy", "a formulation or a ranking")
     fields = set(RoundPolicy.model_fields) - {"formulation", "ranking", "options"}
-    kind = "ranking" if name in names("ranking") and name not in names("formulation") else "formulation"
-    if kind == "formulation" and name not in names("formulation"):
-        known = sorted({*names("formulation"), *names("ranking")})
-        raise UsageError(f"--policy: unknown policy {name!r}, expected one of {', '.join(known)}, or a policy file")
-    document: dict[str, Any] = {kind: name}
+    try:
+        document: dict[str, Any] = {policy_kind(name, also=", or a policy file"): name}
+    except UsageError as error:
+        raise UsageError(f"--policy: {error}") from None
     if own := {key: value for key, value in typed.items() if key not in fields}:
         document["options"] = own
     return document | {key: value for key, value in typed.items() if key in fields}

@@ -86,6 +86,8 @@ class Answer:
         What must be written down to plan this round again.
     order : Order, optional
         The order of the jobs in it.
+    moves : mapping of (job, column) to float
+        Seconds that a ranking's moves of running jobs to faster GPUs save, by the row that each would move to.
     isolated : FloatArray, shape (jobs,), optional
         steps/s at which the steps of each job count as isolated time; 0 for jobs that are not in the program.
     refused : Refused
@@ -105,6 +107,7 @@ class Answer:
     place: IntArray | None = None
     recorded: Recorded | None = None
     order: Order | None = None
+    moves: Mapping[tuple[int, int], float] = field(default_factory=dict)
     isolated: FloatArray | None = None
     refused: Refused = ()
 

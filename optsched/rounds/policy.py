@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, NonNegative, Positive, PositiveCount, Tuple
 from optsched.instance.reading import show, validate
 from optsched.ranking import Ranking
-from optsched.registry import load_ranking
+from optsched.registry import load_ranking, names
+
+FORMER_NAMES = {"fifo": "fcfs"}
+"""Rankings in stored policies -> their present names: ``fifo`` is only the formulation now."""
 
 
 class RoundPolicy(Document):
@@ -24,7 +27,7 @@ class RoundPolicy(Document):
     options : mapping
         Options of the formulation, or of the ranking.
     ranking : str, optional
-        Registry name of a ranking (``fifo``, ``srtf``, ...): jobs run in its order, and no program is solved. Its name
+        Registry name of a ranking (``fcfs``, ``srtf``, ...): jobs run in its order, and no program is solved. Its name
         and options are checked when the policy is made.
     constraints : tuple of mappings
         Side constraints beside those of the instance (`optsched.assembly.constraints_in_force`).
@@ -70,6 +73,11 @@ class RoundPolicy(Document):
     patience: PositiveCount | None = None
     progress: bool = True
     fill: bool | None = None
+
+    @field_validator("ranking")
+    @classmethod
+    def _present_name(cls, ranking: str | None) -> str | None:
+        return FORMER_NAMES[ranking] if ranking in FORMER_NAMES and ranking not in names("ranking") else ranking
 
     @model_validator(mode="after")
     def _one_of_them(self) -> RoundPolicy:

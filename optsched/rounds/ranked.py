@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from optsched.arrays import BoolArray
+from optsched.arrays import BoolArray, IntArray
 from optsched.assembly import compile, constraints_in_force
 from optsched.candidates import Classes, JobRows
 from optsched.formulation import Infeasible, SideConstraint
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
-from optsched.ranking import RankedJobs, Sizes
+from optsched.ranking import RankedJobs, Ranking, Sizes
 from optsched.rounds.allocating import Answer
+from optsched.rounds.moves import moves_to_idle, saved_by_rows
 from optsched.rounds.order import Order
 from optsched.rounds.selection import rows_alone, taken
 from optsched.rounds.state import RoundState
-from optsched.rounds.view import View
+from optsched.rounds.view import View, starved
 
 
 def rank(
@@ -28,10 +29,11 @@ def rank(
     """Rows of all jobs in the order of the ranking; equal jobs in the order of their arrival.
 
     A ranking says who goes first, and nothing of what more GPUs are worth: how many elastic jobs take is an option of
-    it (`optsched.ranking.RankingOptions`). By default they have their smallest number, and a job runs on where it is if
-    it can, else in its fastest configuration that has room. Those that take the most GPUs, or the fastest number, go on
-    where they are only if there is no room for more, or for faster ones. Pairs are left out. Side constraints of the
-    placement are kept, and those that bar jobs from ways to run; of others a notice says that they are not.
+    it (`optsched.ranking.RankingOptions`). By default they have their smallest number, and a running job stays where it
+    is unless it ends sooner on faster GPUs that are idle, the restart counted (`optsched.rounds.moves`). Jobs that take
+    the most GPUs, or the fastest number, take them from running jobs behind them too. Pairs are left out. Side
+    constraints of the placement are kept, and those that bar jobs from ways to run; of others a notice says that they
+    are not.
 
     Parameters
     ----------
@@ -54,19 +56,44 @@ def rank(
     given = _unordered(view, model, ranking.sizes) if known is None else known
     C, rows = given.classes, given.rows
     order = Order.of(ranking, ranked_jobs(state, view.instance, rows, C))
-    running = view.running
-    stays = (running.pool[rows.job] == C.pool[rows.column]) & (running.gpus[rows.job] == C.gpus[rows.column])
-    stays &= view.configured.like(rows.job, C.configuration_labels[rows.column])
-    keys = {
-        "least": (-rows.rate, ~stays),
-        "most": (-rows.rate, ~stays, -C.gpus[rows.column]),
-        "fastest": (~stays, -rows.rate),
-    }
-    by_row = np.lexsort((rows.column, *keys[ranking.sizes], order.place[rows.job]))
+    by_row, moves = _row_order(state, view, ranking, given, order.place)
     place = np.empty(len(rows), np.int64)
     place[by_row] = np.arange(len(rows))
     timings = {**given.timings, "allocate": time.perf_counter() - started}
-    return replace(given, fallback=order.fallback, timings=timings, place=place, order=order)
+    return replace(given, fallback=order.fallback, timings=timings, place=place, order=order, moves=moves)
+
+
+def _row_order(
+    state: RoundState, view: View, ranking: Ranking, given: Answer, place: IntArray
+) -> tuple[IntArray, Mapping[tuple[int, int], float]]:
+    """The rows, the first first, and the seconds that moves of running jobs save, by job and column."""
+    C, rows, running = given.classes, given.rows, view.running
+    stays = (running.pool[rows.job] == C.pool[rows.column]) & (running.gpus[rows.job] == C.gpus[rows.column])
+    stays &= view.configured.like(rows.job, C.configuration_labels[rows.column])
+    rate, gpus, sizes = -rows.rate, -C.gpus[rows.column], ranking.sizes
+    if ranking.moves == "published":
+        keys = {"least": (rate, ~stays), "most": (rate, ~stays, gpus), "fastest": (~stays, rate)}[sizes]
+        return np.lexsort((rows.column, *keys, place[rows.job])), {}
+    span = np.maximum(C.configurations.nodes[C.configuration[rows.column]], 1)
+    gone = running.leaves | running.lost | view.crowded
+    continues = stays & (running.nodes[rows.job] <= span) & ~gone[rows.job]
+    saved = saved_by_rows(view, state.service, C, rows, continues)
+    moves = saved > 0
+    if sizes == "most":  # whether a job gets more GPUs is decided before, whatever they save
+        moves &= C.gpus[rows.column] == running.gpus[rows.job]
+    if sizes != "fastest":
+        goes_on = np.zeros(len(running.pool), bool)
+        goes_on[rows.job[continues]] = True
+        longest = np.where(starved(state, view), state.service.waited(state.now), 0.0)
+        order = np.lexsort((rows.column, rate, place[rows.job], -longest[rows.job]))
+        order = order[(~goes_on[rows.job] | moves)[order]]
+        moves = moves_to_idle(view, C, rows, order, moves, [own.document() for own in given.constraints])
+    group = np.where(moves, 0, np.where(continues, 1, 2))
+    keys = (rate, group, gpus) if sizes == "most" else (rate, group)
+    some = np.flatnonzero(moves)
+    told = zip(rows.job[some].tolist(), rows.column[some].tolist(), strict=True)
+    by_row = np.lexsort((rows.column, *keys, place[rows.job]))
+    return by_row, dict(zip(told, saved[some].tolist(), strict=True))
 
 
 def _unordered(view: View, model: Callable[[Instance], PerformanceModel], sizes: Sizes) -> Answer:

@@ -50,7 +50,7 @@ from optsched.rounds.selection import (
 from optsched.rounds.standstill import standstill
 from optsched.rounds.state import RoundState
 from optsched.rounds.unclaimed import any_rows, rows_of
-from optsched.rounds.view import View
+from optsched.rounds.view import View, starved
 from optsched.solvers import Solver
 from optsched.warm_start import matched
 
@@ -176,12 +176,9 @@ class _Round:
         mixed &= continues & (answer.rows.partner >= 0)  # who cannot be preempted runs on without the other too
         goes_on = _members(answer.rows, continues & ~mixed, len(table))
         goes_on |= _members(answer.rows, mixed, len(table)) & ~view.must
-        waited = state.service.waited(state.now)
-        starved = np.zeros(len(table), bool)
-        if policy.patience is not None:
-            starved = (waited >= policy.patience * length) & ~(view.outside | view.awaits | view.must)
+        waited, waits_long = state.service.waited(state.now), starved(state, view)
         together, ranked = view.together, answer.place is not None
-        elsewhere = any_rows(C, answer.rows, starved & (not ranked), answer.constraints)
+        elsewhere = any_rows(C, answer.rows, waits_long & (not ranked), answer.constraints)
         more = joined(
             self._going_on(np.flatnonzero(view.running.runs & ~goes_on & ~view.outside)),
             joined(self._running_pairs(ledger), elsewhere),
@@ -197,7 +194,7 @@ class _Round:
         ahead = np.where(continues, policy.hysteresis + cost, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             due = np.where(rows.fraction > 0, (0.5 - deficit - ahead) / rows.fraction, np.inf)
-        waits = starved[rows.job] | gathered(starved, rows.partner, 0)
+        waits = waits_long[rows.job] | gathered(waits_long, rows.partner, 0)
         longest = np.maximum(waited[rows.job], gathered(waited, rows.partner, 0))
         place = None if answer.place is None else np.concatenate([answer.place, np.full(len(more), len(answer.rows))])
         in_place = InPlace(view, C, rows, continues, sharing, [own.document() for own in answer.constraints])
@@ -342,7 +339,7 @@ class _Round:
             verdict=verdict,
             running=before.taken(was[same], rows.job[same]).and_also(RunningJobs.of(running)),
             speed=self._speed(seats),
-            reasons=self._reasons(verdict, refused, followed),
+            reasons=self._reasons(verdict, refused, followed, rows),
             ledger=followed,
             warm=answer.warm,
             solution=answer.solution,
@@ -363,12 +360,17 @@ class _Round:
         speed[rows.partner[shared]] = rows.partner_rate[shared]
         return speed
 
-    def _reasons(self, verdict: IntArray, refused: dict[int, str], followed: Ledger) -> dict[int, str]:
+    def _reasons(self, verdict: IntArray, refused: dict[int, str], followed: Ledger, seated: JobRows) -> dict[int, str]:
         """Why jobs do not run, stop or move, where it is not that others are due before them."""
-        view, table = self.view, self.view.instance.jobs_table
+        view, answer, table = self.view, self.answer, self.view.instance.jobs_table
         told = {job: words for job, words in refused.items() if verdict[job] in (Verdict.HOLD, Verdict.PREEMPT)}
         told |= changes(view.configured, followed, np.flatnonzero(verdict == Verdict.MOVE))
-        for job, words in self.answer.classes.candidates.unplaced():
+        for job, column in zip(seated.job.tolist(), seated.column.tolist(), strict=True) if answer.moves else ():
+            if (job, column) in answer.moves:
+                pool = view.instance.cluster.pools[int(answer.classes.pool[column])].name
+                seconds = answer.moves[job, column]
+                told[job] = f"it ends {seconds:,.0f} s sooner on faster GPUs of {pool}, the restart counted"
+        for job, words in answer.classes.candidates.unplaced():
             told[job] = words
         for job in np.flatnonzero(view.awaits).tolist():
             names = [table.names[other] for other in table.after[job][:3]]

@@ -121,3 +121,11 @@ class View:
         if self.crowded[job]:
             return "its nodes have less than what runs there needs"
         return ""
+
+
+def starved(state: RoundState, view: View) -> BoolArray:
+    """Jobs that have waited longer than the policy's patience; shape (jobs,)."""
+    if state.policy.patience is None:
+        return np.zeros(len(view.must), bool)
+    waited = state.service.waited(state.now)
+    return (waited >= state.policy.patience * view.instance.round) & ~(view.outside | view.awaits | view.must)

@@ -43,7 +43,12 @@ class Rounds:
         self.origin = begin_of(trace, self.arrival)
         table = instance.jobs_table
         running = {row: held for row, held in table.running.items() if self.arrival[row] <= self.origin}
-        begun = replace(instance, now=self.origin, jobs_table=replace(table, running=running))
+        # A ranking decides by the restart cost whether a move pays, so it must know the real one.
+        restart = options.restart_cost if policy.ranking is not None else None
+        cost = table.restart_cost if restart is None else np.full(len(table), restart)
+        begun = replace(
+            instance, now=self.origin, jobs_table=replace(table, running=running, restart_cost=cost)
+        )  # fmt: skip
         self.scheduled = Scheduled(trace, begun, policy.model_copy(update={"progress": False}))
         self.changes = NodeChanges(
             instance.cluster, trace.node_events, self.origin, options.failures, options.repair, options.seed

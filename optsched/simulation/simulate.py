@@ -14,6 +14,7 @@ from optsched.assembly import Performance, opened
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import show, validate
+from optsched.registry import policy_kind
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.policy_checks import check_policy
 from optsched.simulation.fluid import Fluid
@@ -100,10 +101,7 @@ def policy_of(policy: RoundPolicy | Mapping[str, Any] | str) -> RoundPolicy:
     if isinstance(policy, RoundPolicy):
         return policy
     if isinstance(policy, str):
-        from optsched.registry import names
-
-        kind = "ranking" if policy in names("ranking") and policy not in names("formulation") else "formulation"
-        policy = {kind: policy}
+        policy = {policy_kind(policy): policy}
     return validate(RoundPolicy, dict(policy), "policy")
 
 

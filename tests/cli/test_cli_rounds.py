@@ -121,9 +121,9 @@ def test_a_policy_from_a_file_and_options_on_top(run: Any, write: Callable[..., 
     document = write(state, "state.json")
     ranked = run("round", document, "--ranking", "srtf", "--next", "-").json["policy"]
     assert "formulation" not in ranked and ranked["ranking"] == "srtf" and ranked["hysteresis"] == 2.0
-    yaml = write(b"ranking: fifo\n", "policy.yaml")
+    yaml = write(b"ranking: fcfs\n", "policy.yaml")
     told = run("round", document, "--policy-file", yaml)
-    assert "round 1 of ranking fifo" in told.out and "status" not in told.out
+    assert "round 1 of ranking fcfs" in told.out and "status" not in told.out
 
 
 def test_another_performance_model(run: Any, write: Callable[..., Path]) -> None:
@@ -143,7 +143,7 @@ def test_a_fallback_is_told_and_costs_the_proof(run: Any) -> None:
     assert "\nfallback" in result.out
     assert run(*given, "--require-optimal", "-q").code == 5
     assert run("round", "@quickstart", "--require-optimal", "-q").code == 0
-    assert run("round", "@quickstart", "--ranking", "fifo", "--require-optimal", "-q").code == 5
+    assert run("round", "@quickstart", "--ranking", "fcfs", "--require-optimal", "-q").code == 5
 
 
 @pytest.mark.parametrize("what", ["state", "plan"])
@@ -162,7 +162,7 @@ def test_schemas(run: Any, what: str) -> None:
         (["@quickstart", "--now", "1e300"], 2, "--now: found 1e+300, expected at most 1e+100 s"),
         (["@quickstart", "--now", "+x"], 2, "--now: found 'x', expected seconds or a duration"),
         (["@quickstart", "--now", "noon"], 2, "--now: found 'noon', expected a number"),
-        (["@quickstart", "-f", "makespan", "--ranking", "fifo"], 2, "a formulation or a ranking, not both"),
+        (["@quickstart", "-f", "makespan", "--ranking", "fcfs"], 2, "a formulation or a ranking, not both"),
         (["@quickstart", "--ranking", "nope"], 2, "unknown ranking 'nope', expected one of"),
         (["@quickstart", "-f", "makespann"], 2, "did you mean makespan?"),
         (["@quickstart", "-O", "x=1"], 2, "max-min-fairness has no option 'x'"),
@@ -194,7 +194,7 @@ def test_files_that_round_refuses(run: Any, write: Callable[..., Path]) -> None:
         assert result.code == 3 and message in result.err and "state.json: " in result.err
     for policy, message in (
         ({"formulatoin": "makespan"}, "policy.json: formulatoin: found an unknown key 'formulatoin'"),
-        ({"ranking": "fifo", "formulation": "makespan"}, "expected a formulation or a ranking, not both"),
+        ({"ranking": "fcfs", "formulation": "makespan"}, "expected a formulation or a ranking, not both"),
         ([1], "policy.json: found [1], expected an object with the keys of a policy"),
     ):
         result = run("round", "@quickstart", "--policy-file", write(policy, "policy.json"))

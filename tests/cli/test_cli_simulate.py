@@ -107,7 +107,7 @@ def test_another_truth_is_another_task(trace: str, monkeypatch: pytest.MonkeyPat
     keys = set()
     for content in ("one", "two"):
         Path("truth.json").write_text(content)
-        sweep = Simulations(load_trace(trace), trace, [{"ranking": "fifo"}], models={"truth": "truth.json"})
+        sweep = Simulations(load_trace(trace), trace, [{"ranking": "fcfs"}], models={"truth": "truth.json"})
         keys.add(sweep.tasks()[0].key)
     assert len(keys) == 2
 

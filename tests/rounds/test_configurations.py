@@ -125,7 +125,7 @@ def test_what_runs_on_a_draining_node_is_still_known() -> None:
 
 
 def test_a_ranking_leaves_jobs_as_they_run() -> None:
-    made = scheduler({"ranking": "fifo"})
+    made = scheduler({"ranking": "fcfs"})
     made.submit([shared("a", 0.5, 1.0), shared("b", 0.5)], now=0)
     first = made.solve(now=0)
     made.complete("b", now=360)

@@ -57,7 +57,7 @@ APART = [{"kind": "anti-affinity", "jobs": ["z0", "z1"]}]
         ({}, {}, {}),
         (*WITH_CPUS, {}),
         (*WITH_CPUS, {"ranking": "priority", "patience": 3}),
-        (*WITH_CPUS, {"ranking": "fifo", "patience": 3}),
+        (*WITH_CPUS, {"ranking": "fcfs", "patience": 3}),
         ({}, {}, {"constraints": APART}),
         ({}, {}, {"max_moves": 1}),
         (*WITH_CPUS, {"max_moves": 1, "constraints": APART}),
@@ -107,7 +107,7 @@ def test_what_is_due_later_makes_way_where_it_finds_no_other_room() -> None:
     assert 20 <= ran <= 32  # with one gang of 3 beside it; what each is given cannot be had on whole nodes
 
 
-@pytest.mark.parametrize("policy", [{"ranking": "srtf"}, {"ranking": "fifo"}, {}, {"formulation": "fifo"}])
+@pytest.mark.parametrize("policy", [{"ranking": "srtf"}, {"ranking": "fcfs"}, {}, {"formulation": "fifo"}])
 @pytest.mark.parametrize("seed", range(25))
 def test_who_has_starved_longest_runs_if_it_fits_beside_what_cannot_be_stopped(seed: int, policy: Document) -> None:
     document = random_state(seed)

@@ -24,7 +24,7 @@ from optsched.rounds.transitions import advanced, followed
 
 FEW = settings(max_examples=12, deadline=None, derandomize=True)
 RANKINGS: dict[str, dict[str, object]] = {
-    "fifo": {}, "priority": {}, "srtf": {}, "las": {}, "2d-las": {}, "edf": {},
+    "fcfs": {}, "priority": {}, "srtf": {}, "las": {}, "2d-las": {}, "edf": {},
     "tiresias": {"limits": [2.0, 4.0], "knob": 2.0}, "gittins": {"sample": [1.0, 2.0, 5.0], "delta": 1.0},
 }  # fmt: skip
 
@@ -75,10 +75,10 @@ def test_the_shortest_remaining_time_minimises_the_mean_completion_time_on_one_g
 def test_other_orders_are_worse() -> None:
     jobs = [job("a", 4.0), job("b", 1.0, arrival=1.0), job("c", 2.0, arrival=1.0)]
     totals = {
-        name: sum(simulated(jobs, name, (1,), **RANKINGS[name]).done.values()) for name in ("srtf", "fifo", "las")
+        name: sum(simulated(jobs, name, (1,), **RANKINGS[name]).done.values()) for name in ("srtf", "fcfs", "las")
     }
     assert totals["srtf"] == least_total((0, 1, 1), (4, 1, 2)) == 13
-    assert min(totals["fifo"], totals["las"]) > 13
+    assert min(totals["fcfs"], totals["las"]) > 13
 
 
 # --- earliest deadline ---------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_the_earliest_deadline_first_meets_all_deadlines_on_one_gpu_if_that_is_p
 
 def test_in_the_order_of_arrival_they_are_missed() -> None:
     jobs = [job("a", 3.0, deadline=6.0), job("b", 1.0, arrival=1.0, deadline=2.0)]
-    assert simulated(jobs, "fifo").done["b"] == 4.0
+    assert simulated(jobs, "fcfs").done["b"] == 4.0
     assert simulated(jobs, "edf").done == {"b": 2.0, "a": 4.0}
 
 
@@ -258,14 +258,14 @@ def test_patience_comes_before_a_ranking() -> None:
 
 def test_a_strict_order_is_blocked_by_its_head() -> None:
     jobs = [job("a", 2.0), job("wide", 2.0, gpus=2), job("small", 2.0)]
-    strict = planned(jobs, "fifo", (2,), {"options": {"strict": True}})
+    strict = planned(jobs, "fcfs", (2,), {"options": {"strict": True}})
     assert decisions(strict) == {
         "a": ("start", ""),
-        "wide": ("hold", "place 2 of 3 in the order of fifo: GPUs that it needs go to 1 job before it"),
-        "small": ("hold", "place 3 of 3 in the order of fifo: wide is before it, has no room, and lets nobody pass"),
+        "wide": ("hold", "place 2 of 3 in the order of fcfs: GPUs that it needs go to 1 job before it"),
+        "small": ("hold", "place 3 of 3 in the order of fcfs: wide is before it, has no room, and lets nobody pass"),
     }
-    assert running(planned(jobs, "fifo", (2,))) == {"a", "small"}
-    done = simulated(jobs, "fifo", (2,), strict=True).done
+    assert running(planned(jobs, "fcfs", (2,))) == {"a", "small"}
+    done = simulated(jobs, "fcfs", (2,), strict=True).done
     assert done == {"a": 2.0, "wide": 4.0, "small": 6.0}
 
 
@@ -277,14 +277,14 @@ def test_a_strict_order_is_blocked_by_a_head_that_finds_no_node() -> None:
     ]
     wide = job("wide", gpus=2, throughput={"gpu": {"2": {"1": 1.0}}})
     jobs = [*stuck, wide, job("small")]
-    strict = planned(jobs, "fifo", (2, 2, 2), {"options": {"strict": True}})
+    strict = planned(jobs, "fcfs", (2, 2, 2), {"options": {"strict": True}})
     assert running(strict) == {"stuck0", "stuck1", "stuck2"}
     told = decisions(strict)
     assert told["small"] == (
-        "hold", "place 5 of 5 in the order of fifo: wide is before it, has no room, and lets nobody pass"
+        "hold", "place 5 of 5 in the order of fcfs: wide is before it, has no room, and lets nobody pass"
     )  # fmt: skip
     assert told["wide"][0] == "hold" and "place" not in told["wide"][1]
-    assert running(planned(jobs, "fifo", (2, 2, 2))) == {"stuck0", "stuck1", "stuck2", "small"}
+    assert running(planned(jobs, "fcfs", (2, 2, 2))) == {"stuck0", "stuck1", "stuck2", "small"}
 
 
 def test_the_head_of_a_strict_order_tries_all_its_ways_to_run() -> None:
@@ -294,7 +294,7 @@ def test_the_head_of_a_strict_order_tries_all_its_ways_to_run() -> None:
         for row in range(2)
     ]
     wide = job("wide", gpus=2, throughput={"gpu": {"2": {"1": 2.0, "2": 1.0}}})
-    plan = planned([*stuck, wide, job("small"), job("last")], "fifo", (2, 2, 1), {"options": {"strict": True}})
+    plan = planned([*stuck, wide, job("small"), job("last")], "fcfs", (2, 2, 1), {"options": {"strict": True}})
     assert running(plan) == {"stuck0", "stuck1", "wide", "small"}
     assert plan.decision(2).gpus in (("n0/1", "n1/1"), ("n0/1", "n2/0"), ("n1/1", "n2/0"))
     assert plan.decision(4).reason.startswith("place 5 of 5")
@@ -309,7 +309,7 @@ def test_elastic_jobs_run_on_their_smallest_number_of_gpus() -> None:
 
 def test_a_job_keeps_its_gpus_while_it_goes_first() -> None:
     jobs = [job("a", 5.0), job("b", 5.0), job("c", 5.0)]
-    policy = RoundPolicy(ranking="fifo")
+    policy = RoundPolicy(ranking="fcfs")
     state = RoundState.first(instance(jobs, (1, 1)), policy)
     first = solve_round(state)
     second = solve_round(advanced(followed(state, first), 1.0))
@@ -360,7 +360,7 @@ def test_pinned_and_forbidden_are_kept_and_others_are_told() -> None:
         {"kind": "forbidden", "jobs": ["j1"], "pools": ["fast", "slow"]},
         {"kind": "budget", "limit": 1e-3},
     ]
-    plan = planned(jobs, "fifo", cluster={"pools": pools}, constraints=constraints)
+    plan = planned(jobs, "fcfs", cluster={"pools": pools}, constraints=constraints)
     assert [plan.decision(row).pool for row in range(4)] == ["slow", None, "fast", "fast"]
     assert plan.decision(1).reason == "side constraints leave it no way to run"
     (notice,) = plan.notices
@@ -369,11 +369,11 @@ def test_pinned_and_forbidden_are_kept_and_others_are_told() -> None:
 
 def test_reserved_nodes_take_no_jobs_of_a_ranking() -> None:
     state = RoundState.first(
-        instance([job("a"), job("b")], (1, 1)), RoundPolicy(ranking="fifo"), [Reservation(("n0",), 0.0, 5.0)]
+        instance([job("a"), job("b")], (1, 1)), RoundPolicy(ranking="fcfs"), [Reservation(("n0",), 0.0, 5.0)]
     )
     plan = solve_round(state)
     assert plan.decision(0).gpus == ("n1/0",)
-    assert plan.decision(1).reason == "place 2 of 2 in the order of fifo: GPUs that it needs go to 1 job before it"
+    assert plan.decision(1).reason == "place 2 of 2 in the order of fcfs: GPUs that it needs go to 1 job before it"
 
 
 # --- rankings that fail --------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def test_simple_rankings() -> None:
         arrival=[3.0, 1.0, 2.0, 1.0], weight=[1.0, 2.0, 8.0, 1.0], gpus=[1, 8, 2, 1], remaining=[5.0, 1.0, 3.0, 9.0],
         executed=[4.0, 3.0, 2.0, 1.0], attained=[4.0, 24.0, 4.0, 1.0],
     )  # fmt: skip
-    assert ranked("fifo", jobs) == [1, 3, 2, 0]
+    assert ranked("fcfs", jobs) == [1, 3, 2, 0]
     assert ranked("priority", jobs) == [2, 1, 3, 0]
     assert ranked("srtf", jobs) == [1, 2, 0, 3]
     assert ranked("srtf", jobs, service=True) == [0, 2, 1, 3]  # 5, 6, 8, 9
@@ -54,7 +54,7 @@ def test_an_unknown_remaining_time_goes_last() -> None:
 
 def test_ties_go_to_the_first_to_arrive_then_to_the_first_submitted() -> None:
     jobs = seen(arrival=[2.0, 1.0, 2.0, 1.0])
-    for name in ("fifo", "priority", "srtf", "las", "2d-las", "tiresias", "edf"):
+    for name in ("fcfs", "priority", "srtf", "las", "2d-las", "tiresias", "edf"):
         assert ranked(name, jobs) == [1, 3, 0, 2]
 
 
@@ -80,10 +80,10 @@ times = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6)), min_size=1, m
 
 @QUICK
 @given(times)
-def test_one_queue_is_fifo(drawn: list[tuple[int, int]]) -> None:
+def test_one_queue_is_fcfs(drawn: list[tuple[int, int]]) -> None:
     jobs = seen(attained=[float(a) for a, _ in drawn], arrival=[float(t) for _, t in drawn])
-    assert ranked("tiresias", jobs, limits=[]) == ranked("fifo", jobs)
-    assert ranked("tiresias", jobs, limits=[13.0]) == ranked("fifo", jobs)
+    assert ranked("tiresias", jobs, limits=[]) == ranked("fcfs", jobs)
+    assert ranked("tiresias", jobs, limits=[13.0]) == ranked("fcfs", jobs)
 
 
 @QUICK
@@ -245,7 +245,7 @@ def test_more_reference_values_of_the_index() -> None:
 # --- what all have in common ---------------------------------------------------------------------------------------
 
 OPTIONS: dict[str, dict[str, object]] = {
-    "fifo": {}, "priority": {}, "srtf": {"service": True}, "las": {}, "2d-las": {}, "edf": {},
+    "fcfs": {}, "priority": {}, "srtf": {"service": True}, "las": {}, "2d-las": {}, "edf": {},
     "tiresias": {"limits": [2.0, 5.0], "knob": 2.0}, "gittins": {"sample": [1.0, 4.0, 9.0], "delta": 2.0},
 }  # fmt: skip
 
@@ -286,7 +286,7 @@ def test_no_jobs_are_in_no_order() -> None:
     ("ranking", "options", "words"),
     [
         ("sjf", {}, "unknown ranking 'sjf', expected one of 2d-las, .*"),
-        ("tiresia", {}, "unknown ranking 'tiresia', .*; did you mean tiresias\\?"),
+        ("tiresia", {}, "unknown ranking 'tiresia' .did you mean tiresias.., expected one of"),
         ("las", {"limits": [1]}, "las has no option 'limits', expected one of gpus"),
         ("tiresias", {"limit": [1]}, "tiresias has no option 'limit', expected .*; did you mean limits\\?"),
         ("tiresias", {"limits": [1, 0]}, "option of tiresias: limits\\[1\\]: found 0, expected .*"),
@@ -300,7 +300,7 @@ def test_no_jobs_are_in_no_order() -> None:
         ("gittins", {"sample": [1], "delta": 0}, "option of gittins: delta: found 0, expected a number above 0"),
         ("las", {"gpus": 4}, "option of las: gpus: found 4, expected .*least.*most.*fastest"),
         ("edf", {"late": "first"}, "option of edf: late: found .first., expected .*last.*kept"),
-        ("fifo", {"strict": 1}, "option of fifo: strict: found 1, expected true or false"),
+        ("fcfs", {"strict": 1}, "option of fcfs: strict: found 1, expected true or false"),
     ],
 )
 def test_options_are_checked_when_the_policy_is_made(ranking: str, options: dict[str, object], words: str) -> None:
@@ -316,6 +316,6 @@ def test_options_from_python() -> None:
 
 def test_a_strict_ranking_is_not_filled_up() -> None:
     with pytest.raises(ValueError, match="a strict ranking or fill, not both"):
-        RoundPolicy(ranking="fifo", options={"strict": True}, fill=True)
-    RoundPolicy(ranking="fifo", options={"strict": True}, fill=False)
-    RoundPolicy(ranking="fifo", fill=True)
+        RoundPolicy(ranking="fcfs", options={"strict": True}, fill=True)
+    RoundPolicy(ranking="fcfs", options={"strict": True}, fill=False)
+    RoundPolicy(ranking="fcfs", fill=True)

@@ -111,7 +111,7 @@ def test_a_plan_s_document_keeps_its_schema() -> None:
 
 
 def test_numbers_that_do_not_exist_are_null() -> None:
-    document = optsched.solve_round("@quickstart", {"ranking": "fifo"}).to_document()
+    document = optsched.solve_round("@quickstart", {"ranking": "fcfs"}).to_document()
     names = ("status", "objective", "bound", "gap", "certificate", "formulation")
     assert [document[name] for name in names] == [None] * 6
     assert document["prices"] == {} and document["allocation"] == []
@@ -160,7 +160,7 @@ def test_a_round_begins_with_whatever_there_is(tmp_path: Path, third: dict[str, 
     state = tmp_path / "state.json"
     state.write_text(json.dumps(third))
     assert optsched.solve_round(state).number == 2
-    assert optsched.solve_round(state, {"ranking": "fifo"}).solution is None
+    assert optsched.solve_round(state, {"ranking": "fcfs"}).solution is None
 
 
 WRONG = {
@@ -169,8 +169,8 @@ WRONG = {
     "key": ({"ledgre": []}, "ledgre: found an unknown key 'ledgre', expected one of the format's keys (did you mean"),
     "policy": ({"policy": {"hysteresys": 1}}, "policy.hysteresys: found an unknown key 'hysteresys'"),
     "both": (
-        {"policy": {"ranking": "fifo", "formulation": "makespan"}},
-        'policy: found {"ranking": "fifo", "formulation": "makespan"}, expected a formulation or a ranking, not both',
+        {"policy": {"ranking": "fcfs", "formulation": "makespan"}},
+        'policy: found {"ranking": "fcfs", "formulation": "makespan"}, expected a formulation or a ranking, not both',
     ),
     "pool": ({"ledger": [{"job": "a", "pool": "q", "gpus": 1, "nodes": 1}]}, 'ledger[0].pool: found "q", expected one'),
     "nobody": ({"ledger": [{"pool": None, "gpus": 1, "nodes": 1}]}, "expected a job or two jobs"),

@@ -22,7 +22,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "proportional-fairness": {"formulation": "proportional-fairness", "fill": True},
     "throughput-per-cost": {"formulation": "throughput-per-cost"},
     "cost": {"formulation": "cost", "patience": 3},
-    "ranked fifo": {"ranking": "fifo"},
+    "ranked fcfs": {"ranking": "fcfs"},
     "ranked srtf": {"ranking": "srtf", "max_moves": 2, "fill": True},
     "deadlines": {"formulation": "max-min-fairness", "constraints": [{"kind": "deadlines"}]},
     "deadlines give way": {

@@ -68,19 +68,32 @@ def test_a_late_job_keeps_its_place_if_asked_to(make: Make) -> None:
     assert (last, kept) == ([600.0, 200.0], [500.0, 600.0])
 
 
-def test_gangs_go_where_they_are_faster_only_if_asked_to(make: Make) -> None:
-    """The fast GPU becomes free at 100 s."""
-    jobs = [
-        {"id": "a", "steps": 400.0, "throughput": {"fast": 4.0, "slow": 1.0}},
-        {"id": "b", "steps": 400.0, "throughput": {"fast": 4.0, "slow": 1.0}, "arrival": 1.0},
-    ]
-    finish = {
-        gpus: simulate(
-            make(jobs, {"fast": 1, "slow": 1}), {"ranking": "fifo", "options": {"gpus": gpus}}, replan="events"
-        ).jobs.finish.tolist()
-        for gpus in ("least", "most", "fastest")
-    }
-    assert finish == {"least": [100.0, 401.0], "most": [100.0, 401.0], "fastest": [100.0, 175.25]}
+TWO_SPEEDS = [
+    {"id": "a", "steps": 400.0, "throughput": {"fast": 4.0, "slow": 1.0}},
+    {"id": "b", "steps": 400.0, "throughput": {"fast": 4.0, "slow": 1.0}, "arrival": 1.0},
+]
+
+
+@pytest.mark.parametrize("gpus", ["least", "most", "fastest"])
+def test_a_gang_moves_to_the_faster_gpu_that_becomes_free(make: Make, gpus: str) -> None:
+    """b runs at 1 step/s until the fast GPU becomes free at 100 s; published rankings leave it there."""
+
+    def ends(moves: str) -> list[float]:
+        policy = {"ranking": "fcfs", "options": {"gpus": gpus, "moves": moves}}
+        return simulate(make(TWO_SPEEDS, {"fast": 1, "slow": 1}), policy, replan="events").jobs.finish.tolist()
+
+    moved = [100.0, 100.0 + 301.0 / 4.0]
+    assert ends("paying") == moved
+    assert ends("published") == (moved if gpus == "fastest" else [100.0, 401.0])
+
+
+@pytest.mark.parametrize("gpus", ["least", "fastest"])
+@pytest.mark.parametrize(("cost", "end"), [(225.0, 100.0 + 225.0 + 301.0 / 4.0), (226.0, 401.0)])
+def test_a_move_pays_for_its_restart(make: Make, gpus: str, cost: float, end: float) -> None:
+    """At 100 s, 301 steps are left: 301 s on the slow GPU, 75.25 s on the fast one."""
+    policy = {"ranking": "srtf", "options": {"gpus": gpus}}
+    result = simulate(make(TWO_SPEEDS, {"fast": 1, "slow": 1}), policy, replan="events", restart_cost=cost)
+    assert result.jobs.finish[1] == pytest.approx(end)
 
 
 def test_a_ranking_with_options_of_its_own_takes_the_least(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +111,7 @@ def test_a_ranking_with_options_of_its_own_takes_the_least(make: Make, monkeypat
     trace = make(
         [job("a", 300.0, "peaks", 1000.0)], {"p": 4}, workloads={"peaks": {"throughput": {"p": SHAPES["peaks"]}}}
     )
-    assert simulate(trace, policies.RoundPolicy(ranking="fifo")).jobs.finish.tolist() == [300.0]
+    assert simulate(trace, policies.RoundPolicy(ranking="fcfs")).jobs.finish.tolist() == [300.0]
 
 
 # --- what is remembered ----------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def met(ranking: str, options: dict[str, object], rigid: bool, round: float) -> 
         {"t4": SHARED / reference()["throughputs"]}, SHARED / reference()["trace"], {"t4": (16, 4)}, rigid=rigid
     )
     trace = Instance.from_document(document)
-    policy = {"ranking": ranking, "options": options}
+    policy = {"ranking": ranking, "options": {"moves": "published", **options}}
     result = simulate(trace, policy, replan="events", round=round, restart_cost=0.0, segments=False)
     numbers = result.metrics()
     assert (numbers["jobs"], numbers["fallbacks"], result.notices) == (195, 0, ())

@@ -57,7 +57,7 @@ def test_progress_reports_bound_and_incumbent() -> None:
 
 
 def test_unknown_solver_is_never_replaced() -> None:
-    with pytest.raises(SolverUnavailable, match=r"unknown solver 'highz', expected one of .*did you mean highs"):
+    with pytest.raises(SolverUnavailable, match=r"unknown solver 'highz' .did you mean highs.., expected one of"):
         engine("highz").solve_linear(dense())
 
 

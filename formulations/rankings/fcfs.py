@@ -1,4 +1,4 @@
-"""First in, first out."""
+"""First come, first served."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ from optsched.arrays import FloatArray
 from optsched.ranking import RankedJobs, Ranking, RankingOptions
 
 
-class Fifo(Ranking):
+class FirstComeFirstServed(Ranking):
     """Jobs in the order in which they arrived.
 
     Key
         arrival_j
 
     A job that arrived later runs only on what those before it leave over, and is stopped when one of them can use it.
+    The formulation `fifo` is another policy: it starts jobs in order of arrival until the first that finds no room, and
+    stops none of them.
 
     Options
         strict  a job that has no room keeps all jobs behind it waiting; otherwise smaller ones fill what is left.
     """
 
-    name = "fifo"
+    name = "fcfs"
+    aliases = ("first-come-first-served",)
 
     class Options(RankingOptions):
-        """Options of first in, first out."""
+        """Options of first come, first served."""
 
         strict: bool = False
 
