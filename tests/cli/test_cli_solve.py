@@ -304,6 +304,7 @@ def test_debug_shows_where_a_refusal_comes_from(run: Any) -> None:
         (["@nothing"], 2, "no instance @nothing ships, expected one of @infeasible, "),
         (["-f", "fair"], 2, "unknown formulation 'fair', expected one of allox, "),
         (["-f", "makespam"], 2, "did you mean makespan?"),
+        (["-f", "srtf"], 2, "unknown formulation 'srtf' (it is a ranking), expected one of "),
         (["-O", "integral"], 2, "-O: found 'integral', expected key=value"),
         (["-O", "agnostic=true", "-O", "agnostic=false"], 2, "-O: agnostic is given twice"),
         (["-O", "seed=3"], 2, "max-min-fairness has no option 'seed', expected one of agnostic"),

@@ -417,8 +417,10 @@ def test_formulations_lists_all(run: Any) -> None:
         names("formulation")
     )
     assert [item["name"] for item in told["constraints"]] == names("constraint")
+    assert {name for item in told["rankings"] for name in (item["name"], *item["aliases"])} == set(names("ranking"))
     out = run("formulations").out
-    assert all(name in " ".join(out.split()) for name in (*names("formulation"), *names("constraint")))
+    kinds = ("formulation", "constraint", "ranking")
+    assert all(name in " ".join(out.split()) for kind in kinds for name in names(kind))
 
 
 def test_one_formulation_in_full(run: Any) -> None:
@@ -464,10 +466,19 @@ def test_one_side_constraint_in_full(run: Any) -> None:
     assert "Options (-C deadlines:KEY=VALUE)\n" in out
 
 
-def test_no_such_formulation(run: Any) -> None:
-    result = run("formulations", "makespam")
+def test_one_ranking_in_full(run: Any) -> None:
+    out = run("formulations", "srtf").out
+    assert out.startswith("srtf, a ranking\n\naliases  shortest-remaining-time\n")
+    assert "The job that ends soonest if it runs now" in out
+    told = run("formulations", "srtf", "--json").json
+    assert [option["name"] for option in told["options"]] == ["gpus", "moves", "service", "weighted"]
+
+
+@pytest.mark.parametrize(("name", "meant"), [("makespam", "makespan"), ("srft", "srtf"), ("deadline", "deadlines")])
+def test_an_unknown_name_is_answered_with_the_nearest_of_all_kinds(run: Any, name: str, meant: str) -> None:
+    result = run("formulations", name)
     assert result.code == 2
-    assert "unknown formulation 'makespam'" in result.err
+    assert f"unknown formulation '{name}' (did you mean {meant}?)" in result.err
 
 
 def test_solvers_tells_versions_and_what_is_missing(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
