@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from optsched.benchmarking.task import Task, sweep_digest
 from optsched.errors import InvalidInput, UsageError
+from optsched.instance.reading import once
 
 FORMAT = "optsched-results/1"
 HEAD = f'{{"format": "{FORMAT}"'.encode()
@@ -66,7 +67,7 @@ def parse_lines(data: bytes, path: str | Path) -> Lines:
 
 def _parsed(line: bytes) -> Row | None:
     try:
-        entry = json.loads(line)
+        entry = json.loads(line, object_pairs_hook=once)
     except ValueError:
         return None
     return entry if isinstance(entry, dict) else None

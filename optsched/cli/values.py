@@ -69,11 +69,20 @@ def value(text: str) -> Any:
     ``[a, b]`` is a list too: a shell takes the quotes of ``["a", "b"]`` away.
     """
     try:
-        parsed = json.loads(text, parse_constant=str)
+        parsed = json.loads(text, parse_constant=str, object_pairs_hook=_object)
     except ValueError:
         bare = re.fullmatch(r'\[([^\[\]{}"]+)\]', text, re.DOTALL)
         return text if bare is None else [value(part.strip()) for part in bare[1].split(",")]
     return text if isinstance(parsed, float) and not math.isfinite(parsed) else parsed
+
+
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    from optsched.instance.reading import once
+
+    try:
+        return once(members)
+    except ValueError as error:
+        raise UsageError(f"found {error} in one object, expected it once") from None
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -72,16 +73,87 @@ def _file_words(path: str | Path) -> str:
 def parse_json(text: bytes | str, what: str) -> Any:
     """Parse JSON.
 
-    Of a key that stands twice in one object the last one counts, as in the parsers of Python and JavaScript. NaN and
+    A key that stands twice in one object is refused: parsers keep one of its values and drop the others. NaN and
     Infinity pass here and are refused later, with the path of their field. A byte order mark does not count.
     """
     text = text.removeprefix("\ufeff") if isinstance(text, str) else text.removeprefix(b"\xef\xbb\xbf")
     if not text.strip():
         raise InvalidInput("", f"an empty {what}", "a JSON document")
     try:
-        return pydantic_core.from_json(text)
+        document = pydantic_core.from_json(text)
     except ValueError as error:
         raise InvalidInput("", f"text that is not JSON ({error})", "a JSON document") from None
+    _refuse_repeated_keys(text if isinstance(text, bytes) else text.encode(), document)
+    return document
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The ``object_pairs_hook`` of `json.loads` that refuses a key that stands twice; raises ValueError."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"the key {show(first_repeated(name for name, _ in pairs))} stands twice")
+    return found
+
+
+def first_repeated(names: Iterable[Any]) -> Any:
+    """The first name that has stood before; None if all differ."""
+    seen: set[Any] = set()
+    return next((name for name in names if name in seen or seen.add(name)), None)
+
+
+def repeated_key(path: Sequence[int | str]) -> InvalidInput:
+    """The error for a key that stands twice in one object."""
+    return InvalidInput(join("", path), "this key a second time", "each key of an object once")
+
+
+_KEY = re.compile(rb'"\s*:')
+"""The end of every key, and of few other things: quotes inside a text stand behind a backslash."""
+
+
+def _refuse_repeated_keys(text: bytes, document: Any) -> None:
+    """Compare how many keys a text has with those of its document, which takes a small part of the time of parsing.
+
+    Only where the numbers differ, the text is parsed again by a parser that tells every object's keys.
+    """
+    keys = _count_keys(document)
+    if text.count(b":") == keys or len(_KEY.findall(text)) == keys:
+        return
+    again = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str)
+    path = _path_of_repeated(again)
+    if path is not None:
+        raise repeated_key(path)
+
+
+class _Object(dict[str, Any]):
+    """An object of a JSON text that remembers a key that stands twice in it."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.repeated = first_repeated(name for name, _ in pairs) if len(self) < len(pairs) else None
+
+
+def _path_of_repeated(document: Any) -> list[int | str] | None:
+    """Where the first key stands that is there twice; the outermost of such objects is always in the document."""
+    places: list[tuple[tuple[int | str, ...], Any]] = [((), document)]
+    while places:
+        path, value = places.pop()
+        if isinstance(value, _Object):
+            if value.repeated is not None:
+                return [*path, value.repeated]
+            places += [((*path, name), item) for name, item in reversed(value.items())]
+        elif isinstance(value, list):
+            places += [((*path, row), item) for row, item in reversed(list(enumerate(value)))]
+    return None
+
+
+def _count_keys(document: Any) -> int:
+    """Keys of all objects in a document, level by level."""
+    total, level = 0, [[document]]
+    while level:
+        total += sum(len(value) for value in level if type(value) is dict)
+        inner = (value.values() if type(value) is dict else value for value in level)
+        level = [item for items in inner for item in items if type(item) is dict or type(item) is list]
+    return total
 
 
 def validate(model: type[Model], document: object, path: str = "", *, hints: type[BaseModel] | None = None) -> Model:

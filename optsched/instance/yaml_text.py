@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from optsched.errors import InvalidInput
+from optsched.instance.reading import first_repeated, repeated_key
 
 MAX_DEPTH = 200
 """Levels of nesting, aliases followed; the C composer would overflow its stack on very deep documents."""
@@ -33,7 +34,7 @@ class _Loader(_Base):  # type: ignore[misc]
 
 
 def parse_yaml(text: bytes | str, what: str) -> Any:
-    """Parse YAML 1.1; of a key that stands twice in one object the last one counts, as in JSON."""
+    """Parse YAML 1.1; a key that stands twice in one object is refused, as in JSON."""
     document = None
     try:
         loader = _Loader(text)
@@ -41,9 +42,12 @@ def parse_yaml(text: bytes | str, what: str) -> Any:
             root = loader.get_single_node()
             if root is not None:
                 _Measure(max(MAX_VALUES, len(text))).measure(root)
+                _refuse_repeated_keys(root)
                 document = loader.construct_document(root)
         finally:
             loader.dispose()
+    except InvalidInput:
+        raise
     except Exception as error:  # PyYAML's constructors let KeyError, AttributeError ... through, e.g. on !!bool 3
         words = " ".join(str(error).split()) or type(error).__name__
         words = words if len(words) <= 120 else f"{words[:117]}..."
@@ -51,6 +55,24 @@ def parse_yaml(text: bytes | str, what: str) -> Any:
     if document is None:
         raise InvalidInput("", f"an empty {what}", "a YAML document")
     return document
+
+
+def _refuse_repeated_keys(root: yaml.Node) -> None:
+    """Raise `InvalidInput` for the first key that stands twice; what an alias stands for is looked at once."""
+    places: list[tuple[tuple[int | str, ...], yaml.Node]] = [((), root)]
+    known: set[int] = set()
+    while places:
+        path, node = places.pop()
+        if not isinstance(node, yaml.CollectionNode) or id(node) in known:
+            continue
+        known.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            keys = [(name.tag, name.value) for name, _ in node.value if isinstance(name, yaml.ScalarNode)]
+            if len(set(keys)) < len(keys):
+                raise repeated_key([*path, first_repeated(keys)[1]])
+            places += [((*path, str(name.value)), item) for name, item in reversed(node.value)]
+        else:
+            places += [((*path, row), item) for row, item in reversed(list(enumerate(node.value)))]
 
 
 class _Measure:

@@ -260,3 +260,9 @@ def test_ctrl_c_keeps_what_there_is(tmp_path: Path) -> None:
     assert sweep.interrupted and len(sweep.rows) == 3
     rest = run_tasks(squares(8, sleep=0.02), odd_tasks.square, results_file=path)
     assert not rest.interrupted and [row["square"] for row in rest.rows] == [x * x for x in range(8)]
+
+
+def test_a_row_that_names_a_key_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_lines(HEAD + b'}\n{"key": 1, "key": 2}\n', tmp_path / "rows.jsonl")
+    assert caught.value.path == "line 2"

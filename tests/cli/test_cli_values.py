@@ -70,7 +70,9 @@ def test_constraint(text: str, expected: dict[str, Any]) -> None:
     assert values.constraint(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", ":a=1", "a=1", "budget:12", "budget:a=1,a=2"])
+@pytest.mark.parametrize(
+    "text", ["", ":a=1", "a=1", "budget:12", "budget:a=1,a=2", '{"kind": "budget", "a": 1, "a": 2}']
+)
 def test_no_constraint(text: str) -> None:
     with pytest.raises(UsageError):
         values.constraint(text)

@@ -119,12 +119,30 @@ def test_truncated_json(file_refusal: FileRefusal, two_types: Document, step: in
         assert file_refusal(text[:length]).startswith(NOT_JSON)
 
 
-def test_duplicate_keys_last_one_counts(two_types: Document, read_bytes: Callable[[bytes, str], Instance]) -> None:
-    text = json.dumps(two_types).replace('"steps": 5000', '"steps": 1, "steps": 2, "steps": 5000')
-    assert text.count('"steps": ') == 4
-    expected = Instance.from_document(two_types).sha256
-    assert read_bytes(text.encode(), ".json").sha256 == expected
-    assert read_bytes(text.encode(), ".yaml").sha256 == expected
+@pytest.mark.parametrize("suffix", [".json", ".yaml"])
+@pytest.mark.parametrize(
+    ("once", "twice", "path"),
+    [
+        ('"steps": 5000', '"steps": 1, "steps": 2, "steps" : 5000', "jobs[1].steps"),
+        ('"steps": 5000', '"st\\u0065ps": 1, "steps": 5000', "jobs[1].steps"),
+        ('"now"', '"jobs": [{"id": "x", "id": "y"}], "now"', "jobs"),  # the outer one, whose value is left
+        ('"steps": 5000', '"steps": 5000, "tenant": ":", "tenant": "\\":"', "jobs[1].tenant"),
+    ],
+)
+def test_a_key_that_stands_twice(
+    two_types: Document, read_bytes: Callable[[bytes, str], Instance], suffix: str, once: str, twice: str, path: str
+) -> None:
+    text = json.dumps(two_types)
+    assert once in text
+    with pytest.raises(InvalidInput) as caught:
+        read_bytes(text.replace(once, twice, 1).encode(), suffix)
+    assert (caught.value.path, caught.value.found) == (path, "this key a second time")
+
+
+def test_colons_in_texts_are_no_keys(two_types: Document, read_bytes: Callable[[bytes, str], Instance]) -> None:
+    two_types["name"] = ': ":" \\": "name": 1, "name":'
+    text = json.dumps(two_types)
+    assert read_bytes(text.encode(), ".json").sha256 == Instance.from_document(two_types).sha256
 
 
 @pytest.mark.parametrize(
