@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from optsched.benchmarking.cells import text_of
 from optsched.errors import InvalidInput
 from optsched.instance.reading import read_bytes
 
@@ -61,7 +62,7 @@ def read_best(path: str | Path) -> dict[tuple[str, str], float]:
     known: dict[tuple[str, str], float] = {}
     for line in reader:
         where = f"line {reader.line_num}"
-        key = ((line["instance"] or "").strip(), (line["formulation"] or "").strip())
+        key = (text_of((line["instance"] or "").strip()), (line["formulation"] or "").strip())
         value = _number(line["objective"])
         if not key[0]:
             raise InvalidInput(where, "no instance", "the name of an instance", str(path))

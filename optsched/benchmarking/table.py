@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from optsched.api import write_atomically
+from optsched.benchmarking.cells import NUMBER, cell_of, text_of
 from optsched.benchmarking.checked_rows import TEXT, check_rows
 from optsched.benchmarking.results_file import FORMAT, parse_lines
 from optsched.errors import InvalidInput, UsageError
@@ -27,7 +26,6 @@ ORDER = (
     "error",
 )  # fmt: skip
 """Columns that come first, where there are any; those that nobody foresaw follow."""
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 LAST = ("exit_code", "optsched", "python", "cpu", "cores", "date", "key")
 SUFFIXES = (".csv", ".json", ".jsonl")
 
@@ -47,23 +45,25 @@ def columns_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return [name for name in ORDER if name in found] + middle + [name for name in LAST if name in found]
 
 
+class _Lines(list[str]):
+    """Lines of a CSV file, which end with a line feed alone."""
+
+    def write(self, line: str) -> None:
+        self.append(line.removesuffix("\r\n") + "\n")
+
+
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows as CSV: nothing where there is no value, JSON where it is a list or an object."""
+    """The rows as CSV: nothing where there is no value, JSON where it is a list or an object.
+
+    Text that a spreadsheet would take for a formula begins with an apostrophe, which `read_rows` takes away.
+    """
     columns = columns_of(rows)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
+    lines = _Lines()
+    writer = csv.writer(lines, lineterminator="\r\n")  # so that it quotes both characters, in every version of Python
+    writer.writerow(map(cell_of, columns))
     for row in rows:
-        writer.writerow([_cell(row.get(name)) for name in columns])
-    return text.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    if value is None:
-        return ""
-    if isinstance(value, bool | list | dict):
-        return json.dumps(value, sort_keys=True)
-    return repr(value) if isinstance(value, float) else value
+        writer.writerow([cell_of(row.get(name)) for name in columns])
+    return "".join(lines)
 
 
 def rows_document(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _rows_of_csv(data: bytes, path: str | Path) -> list[Row]:
         raise InvalidInput("", f"text that is not CSV ({error})", "a table of results", str(path)) from None
     if not lines:
         return []
-    (_, columns), rows = lines[0], lines[1:]
+    columns, rows = [text_of(cell) for cell in lines[0][1]], lines[1:]
     if len(set(columns)) < len(columns):
         raise InvalidInput("line 1", "a column twice", "each column once", str(path))
     for number, line in rows:
@@ -135,7 +135,7 @@ def _value(name: str, cell: str) -> Any:
     if cell == "":
         return None
     if name in TEXT or not NUMBER.fullmatch(cell):
-        return cell
+        return text_of(cell)
     value = float(cell)
     if not math.isfinite(value):
         return cell

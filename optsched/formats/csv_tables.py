@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +12,8 @@ from optsched.formats.csv_text import Kind, Row, Table, read_table
 from optsched.instance import FORMAT, Instance
 from optsched.instance.documents import LARGEST, SMALLEST
 from optsched.instance.reading import listed, show
+
+log = logging.getLogger("optsched")
 
 JOBS: dict[str, Kind] = {
     "id": "text", "workload": "text", "gpus": "whole", "gpus_min": "whole", "gpus_max": "whole", "steps": "number",
@@ -94,6 +97,7 @@ def import_csv(
     """
     documents = _pool_documents(pools) if isinstance(pools, Table) else [dict(pool) for pool in pools]
     workloads = _workloads(rates, documents)
+    _tell_idle_pools(rates, documents)
     document = {
         "format": FORMAT,
         "name": name,
@@ -132,7 +136,7 @@ def _pool_documents(pools: Table) -> list[dict[str, Any]]:
 def _workloads(rates: Table, pools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Rates by workload, place and GPU count; every place is a pool or a GPU type, and every entry stands once."""
     column = "pool" if "pool" in rates.columns else "gpu"
-    known = [str(pool.get("gpu" if column == "gpu" else "name", pool["name"])) for pool in pools]
+    known = [_place_of(pool, column) for pool in pools]
     workloads: dict[str, Any] = {}
     for row in rates.rows:
         place = str(row.cells[column])
@@ -149,6 +153,21 @@ def _workloads(rates: Table, pools: Sequence[Mapping[str, Any]]) -> dict[str, An
             raise InvalidInput(f"{rates.name}:{row.line}", found, "one rate for each")
         by_count[count] = float(row.cells["throughput"])
     return workloads
+
+
+def _tell_idle_pools(rates: Table, pools: Sequence[Mapping[str, Any]]) -> None:
+    """Warn of pools that no rate is for: nothing of them can be used."""
+    column = "pool" if "pool" in rates.columns else "gpu"
+    told = {str(row.cells[column]) for row in rates.rows}
+    idle = [str(pool["name"]) for pool in pools if _place_of(pool, column) not in told]
+    if idle:
+        what = f"pool {listed(idle)} has" if len(idle) == 1 else f"pools {listed(idle)} have"
+        log.warning("%s no rate in %s: no job can run there", what, rates.name)
+
+
+def _place_of(pool: Mapping[str, Any], column: str) -> str:
+    """What rates call a pool: its name, or its GPU type."""
+    return str(pool.get("gpu", pool["name"]) if column == "gpu" else pool["name"])
 
 
 def _job(jobs: Table, row: Row, number: int, rates: Table, workloads: Mapping[str, Any]) -> dict[str, Any]:

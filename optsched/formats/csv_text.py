@@ -14,6 +14,7 @@ from optsched.errors import InvalidInput
 from optsched.instance.reading import listed, show
 
 DELIMITERS = ",;\t"
+MOST_LINE = 2**20
 Kind = Literal["text", "number", "whole"]
 Cell = str | float | int
 
@@ -105,7 +106,8 @@ def read_table(
 
 
 def decoded(data: bytes, name: str) -> str:
-    """UTF-8 with or without a byte order mark; raises `InvalidInput` with the line."""
+    """UTF-8 with or without a byte order mark, in lines of a sane length; raises `InvalidInput` with the line."""
+    _refuse_long_lines(data, name)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -116,6 +118,15 @@ def decoded(data: bytes, name: str) -> str:
         expected = "text in UTF-8 without such"
         raise InvalidInput(f"{name}:{before.count(chr(10)) + 1}", "a null character", expected)
     return text
+
+
+def _refuse_long_lines(data: bytes, name: str) -> None:
+    """Refuse a line of `MOST_LINE` bytes or more before any copy of it is made; one twice as long never passes."""
+    for start in range(0, len(data) - MOST_LINE + 1, MOST_LINE):
+        stop = start + MOST_LINE
+        if data.find(b"\n", start, stop) < 0 and data.find(b"\r", start, stop) < 0:
+            line = data.count(b"\n", 0, start) + 1
+            raise InvalidInput(f"{name}:{line}", f"a line of more than {MOST_LINE:,} bytes", "a line for each row")
 
 
 def lines_of(text: str, name: str) -> Iterator[tuple[int, list[str]]]:

@@ -29,6 +29,7 @@ ALONE: dict[str, Kind] = {
 """Columns of a table of rates alone; only rows on one GPU count."""
 ALONE_SYNONYMS = {
     "gpu_type": "gpu", "model": "family", "batch_size": "batch", "num_gpus": "gpus", "steps_per_s_total": "rate",
+    "throughput": "rate",
 }  # fmt: skip
 SIDES = ("first", "second")
 

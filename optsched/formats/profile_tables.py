@@ -16,12 +16,16 @@ from optsched.performance.profiles import LEAST, MOST
 
 COLUMNS: dict[str, Kind] = {
     "workload": "text", "gpu": "text", "gpus": "whole", "nodes": "whole", "placement": "text", "samples": "number",
-    "passes": "whole", "seconds": "number", "sync": "number",
+    "batch": "number", "passes": "whole", "seconds": "number", "throughput": "text", "sync": "number",
 }  # fmt: skip
-"""Columns of a table of profiles; ``samples`` are those of one GPU in one pass."""
+"""Columns of a table of profiles.
+
+``samples`` are those of one GPU in one pass, ``batch`` those of all GPUs in a step; ``throughput`` is in steps/s and
+stands in the place of ``seconds``.
+"""
 SYNONYMS = {
-    "gpu_type": "gpu", "num_gpus": "gpus", "num_replicas": "gpus", "num_nodes": "nodes", "local_bsz": "samples",
-    "local_batch": "samples", "step_time": "seconds", "sync_time": "sync",
+    "gpu_type": "gpu", "pool": "gpu", "num_gpus": "gpus", "num_replicas": "gpus", "num_nodes": "nodes",
+    "local_bsz": "samples", "local_batch": "samples", "step_time": "seconds", "sync_time": "sync",
 }  # fmt: skip
 """Other names that columns may have; those of AdaptDL among them."""
 ADAPTDL = re.compile(r"(?:placements|scalability)-(.+)\.csv", re.IGNORECASE)
@@ -56,11 +60,12 @@ def read_profile_table(data: bytes, path: Path, missing: Missing) -> Iterator[Me
 
 
 def _of_steps(data: bytes, path: Path, missing: Missing) -> Iterator[Measurement]:
-    table = read_table(data, str(path), COLUMNS, ["samples", "seconds"], SYNONYMS)
+    table = read_table(data, str(path), COLUMNS, _required(data, path), SYNONYMS)
+    rates = "throughput" in table.columns
     given = {table.written[column] for column in ("placement", "gpus", "nodes") if column in table.columns}
     if "placement" in table.columns and len(given) > 1:
         raise InvalidInput(f"{path}:1", f"the columns {listed(sorted(given))}", "a placement, or GPUs and nodes")
-    if not {"placement", "gpus"} & set(table.columns):
+    if not rates and not {"placement", "gpus"} & set(table.columns):
         raise InvalidInput(
             f"{path}:1", "no column gpus", f"one (or placement), beside {listed(table.written.values())}"
         )
@@ -69,8 +74,14 @@ def _of_steps(data: bytes, path: Path, missing: Missing) -> Iterator[Measurement
     adaptdl = ADAPTDL.fullmatch(path.name)
     of_path = Missing(path.parent.name or None, adaptdl[1]) if adaptdl else Missing()
     for row in table.rows:
-        gpus, nodes = _way(table, row)
-        seconds = _above_0(table, row, "seconds", "a time in seconds above 0")
+        if rates and _rate(table, row, "throughput") == 0:
+            continue
+        gpus, nodes = _way(table, row, missing)
+        seconds = (
+            1 / _rate(table, row, "throughput")
+            if rates
+            else _above_0(table, row, "seconds", "a time in seconds above 0")
+        )
         sync = float(row.cells.get("sync", math.nan))
         if sync < 0 or sync > seconds * (1 + 1e-9):
             found = f"{sync:g} s of a step of {seconds:g} s"
@@ -79,18 +90,41 @@ def _of_steps(data: bytes, path: Path, missing: Missing) -> Iterator[Measurement
         passes = int(row.cells.get("passes", 1))
         if not 1 <= passes < 2**31:
             raise InvalidInput(table.place(row, "passes"), show(passes), "a whole number of passes, at least 1")
+        if "samples" in table.columns:
+            samples = _above_0(table, row, "samples", "samples of one GPU in one pass, above 0")
+        else:  # rates of a job say nothing of its samples: its step is one then, which all GPUs share
+            batch = _above_0(table, row, "batch", "samples of a step, above 0") if "batch" in table.columns else 1.0
+            samples = batch / (gpus * passes)
         yield Measurement(
             workload=_name(table, row, "workload", missing, of_path),
             gpu=_name(table, row, "gpu", missing, of_path),
             gpus=gpus,
             nodes=nodes,
-            samples=_above_0(table, row, "samples", "samples of one GPU in one pass, above 0"),
+            samples=samples,
             passes=passes,
             seconds=seconds,
             sync=sync,
-            place=table.place(row, "seconds"),
+            place=table.place(row, "throughput" if rates else "seconds"),
             once=adaptdl is not None,
         )
+
+
+def _required(data: bytes, path: Path) -> list[str]:
+    """Columns that a table must have: a time or a rate of each step, and its samples, which go without saying of rates.
+
+    Raises
+    ------
+    InvalidInput
+        Two columns that say the same.
+    """
+    header = {SYNONYMS.get(column, column) for column in read_header(data, str(path))}
+    for one, other in (("seconds", "throughput"), ("samples", "batch")):
+        if {one, other} <= header:
+            raise InvalidInput(f"{path}:1", f"the columns {one} and {other}", "one of them")
+    sizes = header & {"samples", "batch"}
+    if "throughput" in header:
+        return sorted(sizes)
+    return [*(sorted(sizes) or ["samples"]), "seconds"]
 
 
 def _name(table: Table, row: Row, kind: str, missing: Missing, of_path: Missing) -> str:
@@ -105,22 +139,26 @@ def _name(table: Table, row: Row, kind: str, missing: Missing, of_path: Missing)
     )
 
 
-def _way(table: Table, row: Row) -> tuple[int, int]:
-    """GPUs and nodes."""
+def _way(table: Table, row: Row, missing: Missing) -> tuple[int, int]:
+    """GPUs and nodes; a rate is on one GPU unless it says otherwise."""
     if "placement" in table.columns:
         digits = str(row.cells.get("placement", ""))
         if not re.fullmatch("[1-9]+", digits, re.ASCII):
             expected = "for each node one digit from 1 to 9, its GPUs, such as 44"
             raise InvalidInput(table.place(row, "placement"), show(digits) if digits else "nothing", expected)
         return sum(map(int, digits)), len(digits)
-    if "gpus" not in row.cells:
+    if "gpus" not in row.cells and "throughput" not in table.columns:
         raise InvalidInput(table.place(row, "gpus"), "nothing", "a whole number of GPUs, at least 1")
-    gpus = int(row.cells["gpus"])
+    gpus = int(row.cells.get("gpus", 1))
     if not 1 <= gpus < 2**31:
         raise InvalidInput(table.place(row, "gpus"), show(gpus), "a whole number of GPUs, at least 1")
     if "nodes" not in row.cells and gpus > 1:
+        if missing.gpus_per_node is not None:
+            return gpus, _packed(gpus, missing, table.name)
         found = "nothing" if "nodes" in table.columns else f"no column nodes for a step on {gpus} GPUs"
-        raise InvalidInput(table.place(row, "nodes"), found, "the nodes that these are spread over")
+        raise InvalidInput(
+            table.place(row, "nodes"), found, "the nodes that these are spread over, or --gpus-per-node for all rows"
+        )
     nodes = int(row.cells.get("nodes", 1))
     check_way(gpus, nodes, table.place(row, "nodes"))
     return gpus, nodes

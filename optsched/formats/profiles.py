@@ -31,7 +31,8 @@ def read_profiles(
 
     A CSV file has a line for each: ``workload``, ``gpu`` (type), ``gpus``, ``nodes`` (or ``placement``, a digit for
     each node), ``samples`` of one GPU in a pass, ``seconds``, perhaps ``passes`` and ``sync`` (the seconds in which
-    gradients were exchanged); the names that AdaptDL has for them will do. A CSV file that begins with
+    gradients were exchanged); the names that AdaptDL has for them will do. ``throughput``, in steps/s, may stand in the
+    place of ``seconds``; samples may be left out then, and a step counts as one. A CSV file that begins with
     ``global_batch_size`` is one of ElasticFlow, a JSON file one of Gavel. Of a folder every CSV file in it and below is
     read, in the order of their paths, but for AdaptDL's ``validation-*.csv``.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from pathlib import Path
@@ -18,6 +20,21 @@ from optsched.errors import InvalidInput, UsageError
 def row(instance: str, solver: str, status: str, objective: float | None, **more: Any) -> dict[str, Any]:
     given = {"instance": instance, "formulation": "f", "solver": solver, "status": status, "objective": objective}
     return {**given, "sense": "max", "proof": "claimed", **more}
+
+
+FORMULAS = ["=1+1", "+x", "-x", "@x", "\tx", "\rx", "'=x", "''-y"]
+
+
+def test_no_cell_is_a_formula_and_all_are_read_back(tmp_path: Path) -> None:
+    """Spreadsheets run what begins so; numbers stay numbers."""
+    rows = [row(text, "-s", "feasible", -1.5, **{text: "+z"}, plain="-1.5", note="'x") for text in FORMULAS]
+    path = tmp_path / "rows.csv"
+    write_table(rows, path)
+    cells = [cell for line in csv.reader(io.StringIO(path.read_bytes().decode(), newline="")) for cell in line]
+    assert {cell for cell in cells if cell[:1] in tuple("=+-@\t\r")} == {"-1.5"}
+    found, _ = read_rows(path)
+    wanted = [{name: item.get(name) for name in found[0]} for item in rows]
+    assert found == [{**item, "plain": -1.5} for item in wanted]
 
 
 # --- best known ----------------------------------------------------------------------------------------------------

@@ -51,6 +51,26 @@ def test_everything_lands_where_it_belongs() -> None:
     ]  # fmt: skip
 
 
+def test_a_pool_without_any_rate_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    imported(pools="name,nodes\nv100,2\nk80,8\n")
+    assert not caplog.records
+    imported(pools="name,nodes\nv100,2\nk80,8\nt4,1\n")
+    by_type = RATES.replace("pool", "gpu")
+    imported(rates=by_type, pools="name,nodes,gpu\na,2,v100\nb,8,k80\nc,1,t4\n")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"pool {name} has no rate in rates.csv: no job can run there" for name in ("t4", "c")
+    ]
+
+
+@pytest.mark.parametrize("line", [b"x" * 2**21, b"1," * 2**20, b'"' * 2**21])
+def test_a_line_without_end_is_refused_before_it_is_copied(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("csv.reader", lambda *_, **__: pytest.fail("the line was read"))
+    for data, place in ((line, "jobs.csv:1"), (b"workload\nnet\n" + line + b"\nnet\n", "jobs.csv:3")):
+        with pytest.raises(InvalidInput) as caught:
+            read_jobs(data, "jobs.csv")
+        assert (caught.value.path, caught.value.found) == (place, "a line of more than 1,048,576 bytes")
+
+
 def test_few_columns_are_enough() -> None:
     instance = imported("workload\nnet\nsmall\nnet\n")
     assert [job.id for job in instance.jobs] == ["j0", "j1", "j2"]

@@ -65,6 +65,33 @@ def test_synonyms_semicolons_and_passes(put: Put) -> None:
     assert profiles.ways.passes.tolist() == [3]
 
 
+def test_rates_stand_where_times_do(put: Put) -> None:
+    """The table of rates of the README, and rates of steps whose samples are told."""
+    text = "workload,pool,gpus,throughput\nnet,v100,,4\nnet,k80,1,0\nbert,v100,2,40\nbert,v100,8,100\n"
+    assert rows(read_profiles(put(text), gpus_per_node=4)) == [
+        ("net", "v100", 1, 1, 1, 0.25), ("bert", "v100", 2, 1, 0.5, 0.025), ("bert", "v100", 8, 2, 0.125, 0.01),
+    ]  # fmt: skip
+    told = put("workload,gpu,gpus,nodes,samples,passes,throughput\nnet,T4,2,1,32,3,0.5\n")
+    assert rows(read_profiles(told)) == [("net", "T4", 2, 1, 32, 2.0)]
+    whole = put("workload,gpu,gpus,nodes,batch,passes,throughput\nnet,T4,2,1,192,3,0.5\n")
+    assert rows(read_profiles(whole)) == [("net", "T4", 2, 1, 32, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "found"),
+    [
+        ("workload,gpu,throughput,seconds\na,b,1,1\n", "1", "the columns seconds and throughput"),
+        ("workload,gpu,throughput,samples,batch\na,b,1,1,1\n", "1", "the columns samples and batch"),
+        ("workload,gpu,throughput\na,b,-1\n", "2:throughput", '"-1"'),
+        ("workload,gpu,gpus,throughput\na,b,2,1\n", "2:nodes", "no column nodes for a step on 2 GPUs"),
+    ],
+)
+def test_wrong_rates(put: Put, text: str, where: str, found: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        read_profiles(put(text))
+    assert (caught.value.path.rpartition("profiles.csv:")[2], caught.value.found) == (where, found)
+
+
 def test_files_of_adaptdl_name_workload_and_gpu_by_their_paths(put: Put, tmp_path: Path) -> None:
     put("placement,local_bsz,step_time,sync_time\n1,8,0.2,0\n44,8,0.3,0.1\n31,8,0.25,0.1\n22,8,0.5,0.1\n",
         "bert/placements-t4.csv")  # fmt: skip
@@ -136,7 +163,7 @@ HEAD = "workload,gpu,gpus,nodes,samples,seconds,sync\n"
         (HEAD, "profiles.csv: found no line below the first, expected at least one measurement"),
         ("workload,gpu,gpus,samples\na,b,1,2\n", "profiles.csv:1: found no column seconds"),
         ("workload,gpu,samples,seconds\na,b,1,2\n", "profiles.csv:1: found no column gpus, expected one (or plac"),
-        ("workload,gpu,gpus,nodes,batch,seconds\n", 'profiles.csv:1: found an unknown column "batch"'),
+        ("workload,gpu,gpus,nodes,colour,seconds\n", 'profiles.csv:1: found an unknown column "colour"'),
         ("gpu,gpus,samples,seconds\nb,1,2,3\n", "profiles.csv: found no column workload, expected one, a --workload"),
         ("workload,gpus,samples,seconds\nb,1,2,3\n", "profiles.csv: found no column gpu, expected one, a --gpu"),
         (HEAD + ",b,1,1,2,3,\n", "profiles.csv:2:workload: found nothing, expected one, a --workload"),
