@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from optsched.cli import values
 from optsched.cli.export import write_instance
-from optsched.cli.import_options import SELECTION, Name, Output, Speeds, nodes_of_pools, speeds_of_pools
+from optsched.cli.import_options import SELECTION, At, Name, Output, Speeds, nodes_of_pools, speeds_of_pools
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 from optsched.errors import UsageError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = """
     optsched import philly log.json --machines machines.csv -o philly.npz
     optsched import philly philly_jobs.csv --cluster 6214e9 --pool p100=40x8 -o philly.json
+    optsched import philly philly_jobs.csv --pool p100=300x8 --at 30d -o - | optsched solve -
     optsched import philly log.json --cluster ee9e8c --pool v100=8x8 --pool k80=8x4 --speed k80=0.3 -o ee.json
 """
 
@@ -46,6 +48,7 @@ def philly(
             help="Jobs of this virtual cluster alone. Can be repeated.",
         ),
     ] = None,
+    at: At = None,
     name: Name = "philly",
 ) -> int:  # fmt: skip
     """Make a trace of logs of the Philly cluster (Jeon et al., USENIX ATC 2019).
@@ -55,7 +58,7 @@ def philly(
     check_target(output)
     if (machines is None) == (pool is None):
         raise UsageError("the cluster is told by --machines FILE or by --pool POOL=NODES[xGPUS]")
-    factors = speeds_of_pools(speed)
+    factors, now = speeds_of_pools(speed), values.duration(at, "--at")
     pools: list[dict[str, Any]] = [
         {"name": name, "nodes": nodes, "gpus_per_node": gpus}
         for name, (nodes, gpus) in nodes_of_pools(pool or []).items()
@@ -68,7 +71,9 @@ def philly(
     with progress(shell, "importing"):
         if machines is not None:
             pools = read_machines(read_bytes(Path(machines)), machines)
-        made = import_philly(read_bytes(Path(jobs)), pools, clusters=cluster or (), speed=factors, name=name, file=jobs)
+        made = import_philly(
+            read_bytes(Path(jobs)), pools, clusters=cluster or (), speed=factors, at=now, name=name, file=jobs
+        )
     write_instance(shell, made.instance, output, kind)
     _tell_left_out(shell, made)
     return 0

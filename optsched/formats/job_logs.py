@@ -49,7 +49,12 @@ class ImportedLog:
 
 
 def recorded_instance(
-    jobs: JobLog, pools: Sequence[Mapping[str, Any]], speed: Mapping[str, float] | None = None, *, name: str
+    jobs: JobLog,
+    pools: Sequence[Mapping[str, Any]],
+    speed: Mapping[str, float] | None = None,
+    *,
+    at: float | None = None,
+    name: str,
 ) -> Instance:
     """Make an instance: a step is a second of the recorded run, and every pool makes one step per second.
 
@@ -62,6 +67,9 @@ def recorded_instance(
     pools : sequence of pool documents
     speed : mapping from str to float, optional
         How many times as fast as recorded jobs run in a pool; 1 where left out.
+    at : float, optional
+        Take the jobs that have arrived by then, s after the first; ``now`` is ``at``. By default all jobs, and ``now``
+        is 0.
     name : str
 
     Raises
@@ -75,14 +83,17 @@ def recorded_instance(
     if not len(jobs.arrival):
         raise InvalidInput("", "no jobs", "at least one that ran")
     order = np.argsort(jobs.arrival, kind="stable")
-    arrival = jobs.arrival[order]
+    arrival = jobs.arrival[order] - jobs.arrival.min()
+    if at is not None:
+        order, arrival = order[arrival <= at], arrival[arrival <= at]
     return Instance.from_arrays(
         pools=pools,
-        workloads={WORKLOAD: recorded_workload(jobs.gpus.tolist(), factors)},
+        workloads={WORKLOAD: recorded_workload(jobs.gpus[order].tolist(), factors)},
         workload=np.zeros(len(order), np.int64),
         gpus=jobs.gpus[order],
         steps=jobs.seconds[order],
-        arrival=arrival - arrival[0],
+        arrival=arrival,
+        now=0.0 if at is None else at,
         ids=None if jobs.ids is None else [jobs.ids[row] for row in order.tolist()],
         tenant=None if jobs.tenant is None else jobs.tenant[order],
         tenants=[{"name": tenant} for tenant in jobs.tenants],

@@ -42,6 +42,7 @@ def import_philly(
     *,
     clusters: Collection[str] = (),
     speed: Mapping[str, float] | None = None,
+    at: float | None = None,
     name: str = "philly",
     file: str = "jobs",
 ) -> ImportedLog:
@@ -61,7 +62,7 @@ def import_philly(
         The cluster: of `read_machines`, or a virtual cluster's, which the logs do not tell.
     clusters : collection of str, optional
         Virtual clusters whose jobs are taken; by default all.
-    speed, name
+    speed, at, name
         As in `recorded_instance`.
     file : str
         Name of the log in messages.
@@ -77,7 +78,7 @@ def import_philly(
     else:
         jobs, left_out = _of_table(log, clusters, file), {}
     with named(file):
-        return ImportedLog(recorded_instance(jobs, pools, speed, name=name), left_out)
+        return ImportedLog(recorded_instance(jobs, pools, speed, at=at, name=name), left_out)
 
 
 def read_machines(data: bytes, file: str = "machines") -> list[dict[str, Any]]:

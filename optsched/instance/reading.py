@@ -98,7 +98,11 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def first_repeated(names: Iterable[Any]) -> Any:
     """The first name that has stood before; None if all differ."""
     seen: set[Any] = set()
-    return next((name for name in names if name in seen or seen.add(name)), None)
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def repeated_key(path: Sequence[int | str]) -> InvalidInput:
@@ -148,7 +152,8 @@ def _path_of_repeated(document: Any) -> list[int | str] | None:
 
 def _count_keys(document: Any) -> int:
     """Keys of all objects in a document, level by level."""
-    total, level = 0, [[document]]
+    total = 0
+    level: list[Any] = [[document]]
     while level:
         total += sum(len(value) for value in level if type(value) is dict)
         inner = (value.values() if type(value) is dict else value for value in level)

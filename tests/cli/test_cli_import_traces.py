@@ -16,6 +16,7 @@ def test_philly(run: Any, tmp_path: Path) -> None:
     log.write_text(LOG[:-1] + ", " + LOG[1:-1].replace('"j"', '"k"') + "]")
     made = run("import", "philly", jobs, "--machines", machines, "--speed", "gpu-24GB=2", "-o", "-").json
     assert made["workloads"] == {"recorded": {"throughput": {"gpu-24GB": {"1": 2.0}}}}
+    assert run("import", "philly", jobs, "--pool", "p=1", "--at", "1h", "-o", "-").json["now"] == 3600.0
     target = tmp_path / "made.npz"
     assert run("import", "philly", jobs, "--pool", "p=2x4", "-o", target).out == f"{target}: 1 job, 1 pool\n"
     refused = run("import", "philly", log, "--pool", "p=1", "-o", target)

@@ -86,6 +86,12 @@ def test_a_virtual_cluster(log: str | None, cluster: str, jobs: int) -> None:
     assert found.jobs_table.arrival[0] == 0.0
 
 
+def test_the_jobs_that_have_arrived_by_then() -> None:
+    found = made(TABLE, at=60.0).instance
+    assert (found.now, found.jobs_table.arrival.tolist(), found.jobs_table.steps.tolist()) == (60.0, [0.0], [50.0])
+    assert len(made(TABLE, at=3600.0).instance.jobs_table) == 3
+
+
 def test_speeds_are_rates() -> None:
     found = describe(Trace(made(TABLE, speed={"small": 0.5, "large": 2.0}).instance))
     assert found.demand.seconds.tolist() == [25.0, 33.0, 30.0]
