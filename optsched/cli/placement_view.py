@@ -35,6 +35,13 @@ def placement_view(solution: Solution) -> Iterator[RenderableType]:
         yield table("job", "GPUs", "count", rows=rows, left=2)
     if len(placement) > SHOWN:
         yield f"... and {count(len(placement) - SHOWN, 'more row')} (use -o or --json)"
+    if placement.contradicted:
+        yield ""
+        yield heading(f"Cannot be preempted, but not let run on: {count(len(placement.contradicted), 'job')}")
+        yield bullets(reason for _, reason in placement.contradicted[:REFUSED])
+        if len(placement.contradicted) > REFUSED:
+            yield f"... and {len(placement.contradicted) - REFUSED:,} more (use -o or --json)"
+        yield "They keep their GPUs. With -C uninterrupted the allocation lets them run on."
     if placement.refused:
         yield ""
         yield heading(f"No place: {count(len(placement.refused), 'row')}")

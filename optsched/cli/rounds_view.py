@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from optsched.cli.tables import count, facts, heading, percent, seconds
+from optsched.cli.tables import count, facts, heading, listed, name, percent, seconds
 from optsched.instance import Instance
+from optsched.placement import must_stay
 from optsched.solution import Rounds
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ def _facts(rounds: Rounds, instance: Instance) -> Iterator[tuple[str, str]]:
     most = int(rounds.runs.sum(axis=1).max()) if len(rounds) else 0
     yield "slices", f"{len(rounds):,}, at most {count(most, 'row')} at a time, {count(rounds.switches, 'start')}"
     yield "realised", _realised(rounds)
+    stopped = [name(instance.jobs_table.names[job]) for job in rounds.stopped(must_stay(instance)).tolist()]
+    if stopped:
+        yield "stopped", f"{listed(stopped)}: running, and cannot be preempted (-C uninterrupted lets such jobs run on)"
 
 
 def _realised(rounds: Rounds) -> str:

@@ -11,6 +11,7 @@ from optsched.placement.priority import next_round
 from optsched.placement.realisation import METHODS, realise
 from optsched.placement.side_by_side import packed
 from optsched.placement.standing import Standing
+from optsched.placement.unmoved import must_stay, unmoved
 
 __all__ = [
     "METHODS",
@@ -25,6 +26,7 @@ __all__ = [
     "check_placement",
     "check_rounds",
     "check_seats",
+    "must_stay",
     "next_round",
     "packed",
     "place_beside",
@@ -32,4 +34,5 @@ __all__ = [
     "placement_worth",
     "realise",
     "runs_first",
+    "unmoved",
 ]

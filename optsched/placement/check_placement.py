@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from optsched.arrays import IntArray
 from optsched.candidates import Classes
 from optsched.instance.reading import listed
@@ -17,6 +19,7 @@ from optsched.placement.check_nodes import (
     sizes_and_states,
     wrong_gpus,
 )
+from optsched.placement.unmoved import must_stay
 
 
 def check_placement(
@@ -77,7 +80,31 @@ def check_placement(
     flaws += nodes_over_capacity(classes.instance.cluster, on, {p: _demand(classes, int(column[p])) for p in on})
     names = classes.instance.jobs_table.names
     named = {p: [names[int(number)] for number in (job[p], partner[p]) if number >= 0] for p in on}
-    return flaws + nodes_shared_wrongly(named, on, constraints)
+    return flaws + nodes_shared_wrongly(named, on, constraints) + _moved(classes, job, partner, column, gpus)
+
+
+def _moved(
+    classes: Classes, job: IntArray, partner: IntArray, column: IntArray, gpus: Sequence[Sequence[str]]
+) -> list[Flaw]:
+    """Jobs that run and cannot be preempted have the GPUs that they hold, and nobody else has these whole."""
+    table, share = classes.instance.jobs_table, classes.configurations.share[classes.configuration[column]]
+    stays = must_stay(classes.instance)
+    found, holder = [], dict[str, str]()
+    for number in np.flatnonzero(stays).tolist():
+        holder |= dict.fromkeys(table.running[number][1], table.names[number])
+    for p, mine in enumerate(gpus):
+        jobs = [number for number in (int(job[p]), int(partner[p])) if number >= 0]
+        firm = [number for number in jobs if stays[number]]
+        for number in firm:
+            held = table.running[number][1]
+            if sorted(mine) != sorted(held):
+                told = f"job {table.names[number]} runs on {listed(held)} and cannot be preempted"
+                found.append(Flaw(p, "gpus", f"found {listed(mine)}, expected {listed(held)}: {told}"))
+        taken = [gpu for gpu in mine if gpu in holder and share[p] == 1.0]
+        if taken and not firm:
+            told = f"job {holder[taken[0]]}, which holds {taken[0]}, cannot be preempted"
+            found.append(Flaw(p, "gpus", f"found {taken[0]}, expected other GPUs: {told}"))
+    return found
 
 
 def _names(classes: Classes, job: IntArray, partner: IntArray, row: int) -> str:

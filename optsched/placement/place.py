@@ -20,6 +20,7 @@ from optsched.placement.problem import ROUNDING, Assignment, Problem, Worth
 from optsched.placement.refusal import why_refused
 from optsched.placement.requests import Requests
 from optsched.placement.standing import Standing, refuse_standing
+from optsched.placement.unmoved import unmoved
 from optsched.solution.placement import Placement
 from optsched.solution.solution import Solution
 
@@ -38,8 +39,9 @@ def place_rows(
 ) -> Placement:
     """GPUs for rows of an allocation that run at the same time.
 
-    Pools are placed one by one (together where a resource of some nodes joins them). Each is placed by best fit, and
-    exactly where that leaves a gap to its bounds and the integer program has at most ``columns`` columns.
+    Jobs that run and cannot be preempted keep their GPUs (`optsched.placement.unmoved`), and the others find theirs
+    beside them. Pools are placed one by one (together where a resource of some nodes joins them). Each is placed by
+    best fit, and exactly where that leaves a gap to its bounds and the integer program has at most ``columns`` columns.
 
     Parameters
     ----------
@@ -57,8 +59,8 @@ def place_rows(
     work : int, optional
         Nodes of branch and bound after which each integer program stops; by default the engine's own limit.
     standing : Standing, optional
-        What stands and does not move, beside the running jobs of the rows wanted, which may: they stay where they are
-        unless that is in the way of more rows or fewer nodes.
+        What stands and does not move, beside the running jobs of the rows wanted that can be preempted: they stay where
+        they are unless that is in the way of more rows or fewer nodes.
     barred : sequence of collections of str, of the length of ``wanted``, optional
         Names of nodes of which each row gets nothing.
 
@@ -76,16 +78,24 @@ def place_rows(
     UsageError
         ``barred`` has another length, or names that are no nodes.
     """
-    requests = Requests.of(classes, rows, np.asarray(wanted, np.int64), constraints, barred)
-    if standing is not None:
-        refuse_standing(standing, requests.jobs_of_all)
+    constraints, wanted = list(constraints), np.asarray(wanted, np.int64)
+    stays = unmoved(classes, rows, wanted, constraints, standing)
+    rest = ~np.isin(wanted, np.concatenate([stays.row, np.array(list(stays.refused), np.int64)]))
+    if barred is not None and len(barred) == len(wanted):
+        barred = [names for names, open_ in zip(barred, rest.tolist(), strict=True) if open_]
+    requests = Requests.of(classes, rows, wanted[rest], constraints, barred)
+    refuse_standing(stays.standing, requests.jobs_of_all)
     searcher = engine if work is None else Engine(engine.load, engine.solver, replace(engine.limits, work=work))
-    placed: dict[int, tuple[str, ...]] = {}
-    refused: list[tuple[int, str]] = []
-    total = dict.fromkeys(FIGURES, 0.0) | {"rows_wanted": float(len(requests)), "exact": 1.0}
+    placed = dict(zip(stays.row.tolist(), stays.gpus, strict=True))
+    refused = [(row, words) for row, words in stays.refused.items() if classes.gpus[rows.column[row]] > 0]
+    goes_on = _worth_of(classes, rows, stays.row, stays.gpus)
+    total = dict.fromkeys(FIGURES, 0.0) | {"exact": 1.0}
+    fixed = (goes_on.rows, goes_on.rows, goes_on.nodes, goes_on.nodes, goes_on.bandwidth, 0.0)
+    total |= dict(zip(FIGURES, map(float, fixed), strict=True))
+    total["rows_wanted"] = float(len(requests) + len(refused) + len(placed))
     for pools in _components(requests):
         part = requests.take(np.flatnonzero(np.isin(requests.pool, pools)))
-        problem = Problem.of(part, pools, standing)
+        problem = Problem.of(part, pools, stays.standing)
         assignment, worth, limits, proven = _solve(problem, engine, searcher, columns)
         names = [problem.nodes.name(node) for node in range(len(problem.nodes))]
         for j, gpus in assignment.items():
@@ -97,7 +107,8 @@ def place_rows(
         total["exact"] = min(total["exact"], float(proven))
     order = sorted(placed)
     row = np.array(order, np.int64)
-    return Placement(rows, row, tuple(placed[r] for r in order), tuple(sorted(refused)), total)
+    contradicted = tuple(stays.contradicted.items())
+    return Placement(rows, row, tuple(placed[r] for r in order), tuple(sorted(refused)), total, contradicted)
 
 
 FIGURES = ("rows_placed", "rows_bound", "nodes_spanned", "nodes_bound", "bandwidth", "gpus_moved")
@@ -174,6 +185,10 @@ def placement_worth(
         for j, row in enumerate(requests.row.tolist())
     }
     return problem.worth(spots)
+
+
+def _worth_of(classes: Classes, rows: JobRows, chosen: IntArray, gpus: Sequence[Sequence[str]]) -> Worth:
+    return placement_worth(classes, rows.job[chosen], rows.partner[chosen], rows.column[chosen], gpus)
 
 
 def runs_first(solution: Solution) -> IntArray:

@@ -15,6 +15,7 @@ from optsched.placement.patterns import shortest
 from optsched.placement.priority import first_fit, priority_slices, run_matrix
 from optsched.placement.slices import NOTHING, in_order, trimmed
 from optsched.placement.spread import spread
+from optsched.placement.unmoved import must_stay
 from optsched.solution import Allocation, Rounds
 
 METHODS = ("auto", "open-shop", "patterns", "priority")
@@ -92,7 +93,20 @@ def realise(
         length, runs, scale, bound, finished = _patterns(instant, engine)
     if rounds is None:
         rounds = max(len(length), 1)
+    if method != "priority":
+        length, runs = _firm_first(allocation, length, runs)
     return Rounds(rows, length, runs, scale, bound, made, rounds, finished)
+
+
+def _firm_first(allocation: Allocation, length: FloatArray, runs: sp.csr_matrix) -> tuple[FloatArray, sp.csr_matrix]:
+    """Slices in which most jobs run on that cannot be preempted come first."""
+    rows = allocation.rows
+    firm = np.append(must_stay(allocation.classes.instance), False)
+    mine = firm[rows.job] | firm[rows.partner]
+    if not mine.any():
+        return length, runs
+    order = np.argsort(-np.asarray(runs @ mine.astype(np.float64)), kind="stable")
+    return length[order], sp.csr_matrix(runs[order])
 
 
 def _at_once(instant: Instant) -> tuple[FloatArray, sp.csr_matrix, float]:

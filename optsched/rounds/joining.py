@@ -16,9 +16,9 @@ import numpy as np
 from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
 from optsched.candidates import Classes, JobRows
 from optsched.placement.instant import FULL
+from optsched.placement.keeping import Keeping
 from optsched.placement.priority import first_fit
 from optsched.rounds.blocking import left_beside
-from optsched.rounds.keeping import Keeping
 from optsched.rounds.selection import instant_of, room_at_least, uses_of
 from optsched.rounds.view import View
 

@@ -12,10 +12,10 @@ from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
 from optsched.placement.beside import moving, place_beside
+from optsched.placement.keeping import FULL, Keeping
 from optsched.placement.plain import Movable
 from optsched.placement.requests import ANTI_AFFINITY
 from optsched.placement.standing import Standing
-from optsched.rounds.keeping import FULL, Keeping
 from optsched.rounds.room import Held, Room
 from optsched.rounds.seats import Seats
 from optsched.rounds.selection import Claims, before_blocked, displaced, select, taken

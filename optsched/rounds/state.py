@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import FloatArray
 from optsched.instance import Instance
 from optsched.instance.cluster import UP, Cluster
 from optsched.instance.documents import NODE_STATES
@@ -18,7 +18,6 @@ from optsched.rounds.service import Service
 from optsched.warm_start import WarmStart
 
 RESERVED = NODE_STATES.index("reserved")
-DOWN = NODE_STATES.index("down")
 
 
 @dataclass(frozen=True)
@@ -109,53 +108,6 @@ class RoundState:
         cost = self.instance.jobs_table.restart_cost
         beside = np.where(rows.partner >= 0, cost[rows.partner], 0.0)
         return self.instance.round * (1.0 + self.policy.hysteresis) + np.maximum(cost[rows.job], beside)
-
-
-@dataclass(frozen=True)
-class Running:
-    """What runs now; arrays of shape (jobs,).
-
-    Attributes
-    ----------
-    pool, gpus, nodes : IntArray
-        Pool, GPUs and nodes that each job holds; -1, 0 and 0 for one that does not run.
-    lost : BoolArray
-        It holds a GPU of a node that is down.
-    leaves : BoolArray
-        It holds a GPU of a node that takes no more work: it drains, is reserved, or not available.
-    """
-
-    pool: IntArray
-    gpus: IntArray
-    nodes: IntArray
-    lost: BoolArray
-    leaves: BoolArray
-
-    @classmethod
-    def of(cls, instance: Instance) -> Running:
-        """What runs in an instance."""
-        table, cluster, now = instance.jobs_table, instance.cluster, instance.now
-        count = len(table)
-        pool, gpus, nodes = np.full(count, -1, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
-        lost, leaves = np.zeros(count, bool), np.zeros(count, bool)
-        places, numbering = table.places, cluster.numbering
-        pool[places.job], gpus[places.job] = places.pool, places.length
-        owner = np.repeat(places.job, places.length)
-        node = numbering.node_of(places.numbers(numbering))
-        state = np.concatenate([*(p.node_state for p in cluster.pools), np.zeros(0, np.int64)])
-        usable = np.concatenate([*(p.usable(now) for p in cluster.pools), np.zeros(0, bool)])
-        lost[owner[state[node] == DOWN]] = True
-        leaves[owner[~usable[node]]] = True
-        both = owner * max(numbering.nodes, 1) + node
-        both = both if (both[1:] >= both[:-1]).all() else np.sort(both)
-        once = both[np.concatenate([both[:1] >= 0, both[1:] != both[:-1]])] // max(numbering.nodes, 1)
-        nodes += np.bincount(once, minlength=count)
-        return cls(pool, gpus, nodes, lost, leaves)
-
-    @property
-    def runs(self) -> BoolArray:
-        """Mask of the jobs that run."""
-        return self.pool >= 0
 
 
 def cluster_in_round(cluster: Cluster, reservations: Sequence[Reservation], now: float, until: float) -> Cluster:

@@ -8,9 +8,10 @@ import numpy as np
 
 from optsched.arrays import BoolArray, IntArray
 from optsched.instance import Instance
+from optsched.placement.running import Running
 from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.service import Service
-from optsched.rounds.state import RoundState, Running
+from optsched.rounds.state import RoundState
 
 
 def advanced(state: RoundState, now: float) -> RoundState:

@@ -12,11 +12,12 @@ import numpy as np
 
 from optsched.arrays import BoolArray, IntArray
 from optsched.instance import Instance
+from optsched.placement.held import SLACK, crowded, held_of, standing_of, without_held
+from optsched.placement.running import Running
 from optsched.placement.standing import Standing
 from optsched.rounds.configured import Configured
-from optsched.rounds.held import SLACK, crowded, held_of, without_held
 from optsched.rounds.naming import still_meant
-from optsched.rounds.state import RoundState, Running, cluster_in_round
+from optsched.rounds.state import RoundState, cluster_in_round
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class View:
             table = replace(table, deadline=deadline)
         running = Running.of(replace(given, cluster=cluster))
         configured = Configured.of(state.ledger, running.pool, running.gpus)
-        must = running.runs & ~table.preemptible & ~running.lost
+        must = running.stays(table.preemptible)
         leaves = np.flatnonzero(must & running.leaves)  # in no row, and yet they hold what belongs to no nodes
         cluster = without_held(given, cluster, leaves, configured.option)
         awaits = np.zeros(len(table), bool)
@@ -98,19 +99,8 @@ class View:
         )  # fmt: skip
 
     def standing(self, jobs: IntArray) -> Standing:
-        """Running jobs that stay where they are and are in no row of an allocation.
-
-        Jobs that share GPUs have equal parts of them, unless their options say which.
-        """
-        gpus = [self.instance.jobs_table.running[job][1] for job in jobs.tolist()]
-        share, needs = held_of(self.instance, jobs, self.configured.option)
-        numbering = self.instance.cluster.numbering
-        gpu = numbering.numbers(chain.from_iterable(gpus))
-        owner = np.repeat(np.arange(len(jobs)), [len(names) for names in gpus])
-        load, holders = np.bincount(gpu, share[owner], numbering.gpus), np.bincount(gpu, minlength=numbering.gpus)
-        over = load[gpu] > 1.0 + SLACK
-        np.minimum.at(share, owner[over], 1.0 / holders[gpu[over]])
-        return Standing.of_jobs(self.instance, jobs, gpus, share=share, needs=needs)
+        """Running jobs that stay where they are and are in no row of an allocation."""
+        return standing_of(self.instance, jobs, self.configured.option)
 
     def why_it_left(self, job: int) -> str:
         """Why a job cannot run on where it is, if it is for its nodes; else nothing."""

@@ -76,6 +76,11 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
     if solution.placement is not None:
         document["placement"] = solution.placement.to_records(solution.instance.jobs_table.names)
         document["placement_figures"] = dict(solution.placement.figures)
+        names = solution.instance.jobs_table.names
+        if solution.placement.contradicted:
+            document["placement_contradicts"] = [
+                {"job": names[job], "reason": reason} for job, reason in solution.placement.contradicted
+            ]
     return json.loads(json.dumps(document, default=_plain))  # type: ignore[no-any-return]
 
 
@@ -155,7 +160,7 @@ class ScheduleRow(_Model):
 
 
 class UnplacedRow(_Model):
-    """A job that is not in the program."""
+    """A job that is not in the program, or that the placement does not let run on."""
 
     job: str
     reason: str
@@ -253,3 +258,4 @@ class SolutionDocument(_Model):
     rounds: RoundsDocument | None = None
     placement: list[PlacementRow] | None = None
     placement_figures: dict[str, Number] | None = None
+    placement_contradicts: list[UnplacedRow] | None = None

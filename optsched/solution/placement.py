@@ -28,6 +28,9 @@ class Placement:
     figures : mapping of str to float
         What the placement is worth: ``rows_wanted``, ``rows_placed`` and ``rows_bound``, ``nodes_spanned`` and
         ``nodes_bound``, ``bandwidth`` (GB/s), ``gpus_moved``, and ``exact``: 1 where no placement is better.
+    contradicted : tuple of (int, str)
+        Jobs that run and cannot be preempted, but that the rows do not let run on where they are, each with the reason.
+        They keep their GPUs all the same.
     """
 
     rows: JobRows
@@ -35,6 +38,7 @@ class Placement:
     gpus: tuple[tuple[str, ...], ...]
     refused: tuple[tuple[int, str], ...] = ()
     figures: Mapping[str, float] = field(default_factory=dict)
+    contradicted: tuple[tuple[int, str], ...] = ()
 
     def __len__(self) -> int:
         return len(self.row)

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import JobRows
+
+WHOLE = 1e-9
+"""Share of the window that is rounding."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,13 @@ class Rounds:
         """How often a row starts that did not run in the slice before."""
         before = sp.vstack([sp.csr_matrix((1, self.runs.shape[1]), dtype=self.runs.dtype), self.runs[:-1]])
         return int(self.runs.sum() - self.runs.multiply(before).sum()) if len(self) else 0
+
+    def stopped(self, jobs: BoolArray) -> IntArray:
+        """Those of the jobs of a mask (of all jobs) that do not run in one row for the whole window."""
+        rows, whole = self.rows, self.received >= 1.0 - WHOLE
+        runs = np.zeros(len(jobs) + 1, bool)
+        runs[rows.job[whole]] = runs[rows.partner[whole]] = True
+        return np.flatnonzero(jobs & ~runs[:-1])
 
     def to_record(self, round_seconds: float) -> dict[str, Any]:
         """The rounds as in the solution format; a round lasts ``round_seconds``."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from optsched.arrays import IntArray
+from optsched.candidates import JobRows
 from optsched.instance.reading import show
-from optsched.placement import check_placement, placement_worth
+from optsched.placement import check_placement, placement_worth, unmoved
 from optsched.solution.document import PlacementRow, SolutionDocument
 from optsched.verify.findings import Findings
 from optsched.verify.rows import AllocationRows, resolve_rows
@@ -48,8 +49,19 @@ def check_placed(subject: Subject, findings: Findings) -> None:
     parts = (rows.job[here], rows.partner[here], rows.column[here])
     for flaw in check_placement(subject.classes, *parts, gpus, document.constraints):
         findings.add(f"placement[{entries[flaw.entry]}].{flaw.part}", flaw.message)
+    _check_contradicted(subject, rows, row, findings)
     if len(findings) == before:
         _check_figures(subject, rows, here, gpus, len(row), findings)
+
+
+def _check_contradicted(subject: Subject, rows: AllocationRows, row: IntArray, findings: Findings) -> None:
+    """The file names the jobs that cannot be preempted and that the rows it places do not let run on."""
+    rate = np.zeros(len(rows.job))
+    made = JobRows(rows.job, rows.partner, rows.column, rows.fraction, rate, rate)
+    names, document = subject.instance.jobs_table.names, subject.document
+    expected = sorted(names[job] for job in unmoved(subject.classes, made, row, document.constraints).contradicted)
+    found = sorted(item.job for item in document.placement_contradicts or ())
+    findings.alike("placement_contradicts", found, expected, "jobs that run and cannot be preempted")
 
 
 def _check_first_slice(

@@ -13,6 +13,7 @@ from optsched.instance import Instance
 from optsched.instance.cluster import PER_NODE, Cluster
 from optsched.performance.parameter_server_documents import KEY
 from optsched.placement.needs import OWN, members, renewable_groups
+from optsched.placement.standing import Standing
 
 SLACK = 1e-9
 
@@ -44,6 +45,22 @@ def without_held(instance: Instance, cluster: Cluster, jobs: IntArray, option: I
         counts = np.ones(len(jobs), bool) if item.pool is None else stated | (pool == cluster.pool_index[item.pool])
         left[item.name] = replace(item, capacity=max(item.capacity - float(need[counts].sum()), 0.0))
     return replace(cluster, resources=tuple(left.get(item.name, item) for item in cluster.resources))
+
+
+def standing_of(instance: Instance, jobs: IntArray, option: IntArray) -> Standing:
+    """Running jobs that stay where they are and are in no row of an allocation.
+
+    Jobs that share GPUs have equal parts of them, unless their options say which.
+    """
+    gpus = [instance.jobs_table.running[job][1] for job in jobs.tolist()]
+    share, needs = held_of(instance, jobs, option)
+    numbering = instance.cluster.numbering
+    gpu = numbering.numbers(chain.from_iterable(gpus))
+    owner = np.repeat(np.arange(len(jobs)), [len(names) for names in gpus])
+    load, holders = np.bincount(gpu, share[owner], numbering.gpus), np.bincount(gpu, minlength=numbering.gpus)
+    over = load[gpu] > 1.0 + SLACK
+    np.minimum.at(share, owner[over], 1.0 / holders[gpu[over]])
+    return Standing.of_jobs(instance, jobs, gpus, share=share, needs=needs)
 
 
 def _held(instance: Instance, jobs: IntArray, option: IntArray, names: Sequence[str]) -> tuple[FloatArray, FloatArray]:
