@@ -9,18 +9,20 @@ OUT    := out
 DEV    := $(VENV)/.installed-dev
 DOCS   := $(VENV)/.installed-docs
 BENCHMARKS := $(filter-out benchmarks/measure.py, $(wildcard benchmarks/*.py))
+PYTEST := $(PY) -m pytest
+PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 SPARE  := build dist site $(OUT) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
-# The tests start hundreds of processes: without stored bytecode each of them would compile all it imports.
+# The tests start hundreds of processes. Without stored bytecode each of them would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint types bench docs clean
+.PHONY: help demo test test-all studies lint types bench docs clean
 
 help: ## show this list
 	@echo "usage: make TARGET [PYTHON=python3.12]"
-	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' Makefile
 
 demo: $(DEV) ## solve the quickstart instance, verify the answer, draw it
 	@mkdir -p $(OUT)
@@ -28,8 +30,15 @@ demo: $(DEV) ## solve the quickstart instance, verify the answer, draw it
 	$(VENV)/bin/optsched verify @quickstart $(OUT)/quickstart-solution.json
 	$(PY) examples/picture.py @quickstart max-min-fairness $(OUT)/quickstart.png
 
-test: $(DEV) ## run the tests
-	$(PY) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+test: $(DEV) ## run the unit tests, the fast tier (about 90 s on two cores)
+	$(PYTEST) $(PARALLEL) -m unit
+
+test-all: $(DEV) ## run all other tests but the studies; those that depend on the clock run last and alone
+	$(PYTEST) $(PARALLEL) -m "property or oracle or process or documentation"
+	$(PYTEST) -m clock
+
+studies: $(DEV) ## run the studies: published tables, storms of events (an hour or more)
+	$(PYTEST) $(PARALLEL) -m study
 
 lint: $(DEV) ## check style and formatting
 	$(PY) -m ruff check .

@@ -1,7 +1,7 @@
-"""All tests: numpy and scikit-learn compute in one thread, here and in the processes that tests start.
+"""Settings of all tests, and the kind of each test: `make test` runs the unit tests, `make test-all` the other kinds.
 
-Matrices are small and workers of pytest share the cores: threads would wait for each other most of the time. Ctrl-C
-reaches the processes that tests start, also where the tests run behind a script, in which they would be deaf to it.
+A test file states its kind once, as ``pytestmark = pytest.mark.KIND``; a file that states none holds unit tests. A test
+may state another kind than its file. Tests that hypothesis draws examples for are property tests.
 """
 
 from __future__ import annotations
@@ -11,15 +11,39 @@ import signal
 
 import pytest
 
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(name, "1")  # read when numpy is loaded, which happens after this
+KINDS = ("unit", "property", "oracle", "process", "documentation", "study", "clock")
+"""All kinds; pyproject.toml describes each. A test that states several is of the last of them in this list."""
 
+# numpy reads these when it is loaded, which happens later. The matrices of tests are small, and the workers of pytest
+# share the cores: several threads would mostly wait for each other.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
+# A shell that starts the tests in the background ignores SIGINT, and child processes inherit that. Tests of Ctrl-C
+# need the usual handler.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONGEST = ("test_docs.py", "test_configuration_generation.py", "test_cli_bench.py", "test_verify.py")
 
 
+def kind_of(item: pytest.Item) -> str:
+    """The kind of a test, one of `KINDS`."""
+    stated = {mark.name for mark in item.iter_markers() if mark.name in KINDS}
+    if getattr(getattr(item, "function", None), "is_hypothesis_test", False):
+        stated.add("property")
+    return max(stated, key=KINDS.index, default="unit")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take longest come first: whole files are handed to workers, and none is to wait for the last one."""
+    """Leave one marker of a kind on each test, so that ``-m`` selects by kind, and put the longest files first.
+
+    pytest-xdist gives whole files to its workers. A long file that starts last would keep one worker busy alone.
+    """
+    kinds = {item: kind_of(item) for item in items}
+    for item, kind in kinds.items():
+        for node in item.listchain():
+            node.own_markers = [mark for mark in node.own_markers if mark.name not in KINDS]
+        item.add_marker(kind)
     items.sort(key=lambda item: item.path.name not in LONGEST)

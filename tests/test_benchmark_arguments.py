@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 WRONG = [
     (["foo"], "found 'foo', expected JOBSxPOOLS, such as 10000x4"),

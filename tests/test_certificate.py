@@ -27,6 +27,8 @@ from optsched.solvers import Limits, Session, Solver
 from optsched.solvers.clarabel import Clarabel
 from optsched.solvers.highs import Highs
 
+pytestmark = pytest.mark.property
+
 QUICK = settings(max_examples=80, deadline=None, derandomize=True)
 INFINITY = float("inf")
 

@@ -64,6 +64,7 @@ def test_the_document_is_json_and_reproducible(tmp_path: Path) -> None:
     assert first["values"] == {"x_0": 1.0, "x_7": 1.0}
 
 
+@pytest.mark.clock
 def test_stopped_runs_are_certified() -> None:
     solution = optsched.solve_program(hard_knapsacks(), time_limit=0.4)
     assert (solution.status, solution.termination, solution.ok) == ("feasible", "time_limit", True)

@@ -28,6 +28,8 @@ from optsched.rounds.state_document import RoundDocument
 from optsched.solution import Status, Termination
 from optsched.solution import document as solution_documents
 
+pytestmark = pytest.mark.documentation
+
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 BIN = Path(sys.executable).parent

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.documentation
+
 FOLDER = Path(__file__).parent.parent / "examples"
 WORDS = {
     "quickstart.py": ["quickstart: 12 jobs on 16 GPUs in 3 pools", "max-min-fairness", "makespan", "isolated", "1.00x"],

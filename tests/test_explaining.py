@@ -22,6 +22,8 @@ from optsched.registry import load_solver
 from optsched.solution import Solution
 from optsched.solution.job_explanation import Way
 
+pytestmark = pytest.mark.property
+
 CASES = (
     ("@quickstart", "max-min-fairness", ()),
     ("@quickstart", "makespan", ()),

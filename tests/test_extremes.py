@@ -9,6 +9,8 @@ import optsched
 from optsched import Instance
 from optsched.errors import InvalidInput
 
+pytestmark = pytest.mark.property
+
 SOLVERS = ("highs", "highs-ipm", "clarabel")
 
 

@@ -20,6 +20,8 @@ from formulation_gallery.docstrings import Docstring, Piece, markdown, parse  # 
 from formulation_gallery.figures import show_constraint  # noqa: E402
 from formulation_gallery.page import PICTURES, Entry, catalogue, constraint_text, page  # noqa: E402
 
+pytestmark = pytest.mark.documentation
+
 LARGEST = 60_000
 """Bytes of a picture."""
 

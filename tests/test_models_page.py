@@ -14,6 +14,8 @@ sys.path.insert(0, str(DOCS))
 
 from formulation_gallery.models import PAGE, models_table, with_table  # noqa: E402
 
+pytestmark = pytest.mark.documentation
+
 
 def test_the_table_is_up_to_date() -> None:
     text = (DOCS / PAGE).read_text(encoding="utf-8")

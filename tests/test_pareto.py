@@ -20,6 +20,8 @@ from optsched.program import AllocationProgram, Minimum
 from optsched.sensitivity import Front, FrontPoint
 from optsched.sensitivity.front import efficient
 
+pytestmark = pytest.mark.property
+
 PAIRS = [
     ("max-min-fairness", "max-throughput"),
     ("max-throughput", "max-min-fairness"),

@@ -27,6 +27,8 @@ from optsched.formulation import Formulation, SideConstraint
 from optsched.formulation_options import own_options
 from optsched.ranking import Ranking, RankingOptions
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 HEAVY = ("cvxpy", "ortools", "pulp", "matplotlib", "highspy", "clarabel", "networkx", "pandas", "yaml", "rich", "typer")
@@ -291,7 +293,7 @@ SOLVERS = ("highspy", "ortools.sat.python.cp_model", "ortools.linear_solver.pyth
 @pytest.mark.parametrize(
     "order",
     [
-        pytest.param(SOLVERS, id="highspy first", marks=pytest.mark.slow),  # as in solvers/test_import_orders.py
+        pytest.param(SOLVERS, id="highspy first", marks=pytest.mark.study),  # as in solvers/test_import_orders.py
         pytest.param(SOLVERS[::-1], id="cvxpy first"),
     ],
 )

@@ -25,6 +25,8 @@ from optsched.solvers.highs import HighsSession
 sys.path.insert(0, str(Path(__file__).parent / "formulations"))
 from plan_instances import machines, random_unrelated
 
+pytestmark = pytest.mark.property
+
 PROJECTS = Path(__file__).resolve().parents[2] / "shared" / "data" / "orlib" / "mmrcpsp"
 
 

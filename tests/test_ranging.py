@@ -17,6 +17,8 @@ from optsched.sensitivity.ranging import held_of
 from optsched.sensitivity.value_function import Tangent, ValueFunction
 from optsched.solution import Solution
 
+pytestmark = pytest.mark.property
+
 THREE: dict[str, Any] = {
     "format": "optsched-instance/1", "name": "three",
     "cluster": {"pools": [{"name": "p", "nodes": 2, "gpus_per_node": 1}]},

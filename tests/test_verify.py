@@ -22,6 +22,8 @@ from optsched.instance.files import instance_bytes
 from optsched.program import AllocationProgram, Total
 from optsched.verify import Finding, Verification, verify
 
+pytestmark = pytest.mark.property
+
 Document = dict[str, Any]
 LITTLE = 1e-3
 """Relative size of a tampering."""

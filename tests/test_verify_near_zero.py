@@ -14,6 +14,8 @@ from optsched.program import LinearProgram
 from optsched.solution.certificate import certify_point
 from optsched.verify import verify
 
+pytestmark = pytest.mark.property
+
 Document = dict[str, Any]
 
 

@@ -46,6 +46,7 @@ def test_of_every_solver(solver: str) -> None:
         assert found.bound == ("consistent" if solver == "scip" else "verified")
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("limit", [{"work_limit": 1}, {"time_limit": 0.2}])
 def test_of_a_stopped_run(limit: dict[str, Any]) -> None:
     program = hard_knapsacks()

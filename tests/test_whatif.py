@@ -20,6 +20,8 @@ from optsched.sensitivity import Change, whatif
 from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.solution import Solution
 
+pytestmark = pytest.mark.property
+
 LINEAR = ["max-min-fairness", "makespan", "max-throughput"]
 
 

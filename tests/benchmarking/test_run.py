@@ -21,6 +21,8 @@ from optsched.benchmarking.machine import cores
 from optsched.benchmarking.results_file import HEAD, ResultsFile, parse_lines
 from optsched.errors import InvalidInput, OptschedError, UsageError
 
+pytestmark = pytest.mark.process
+
 HERE = Path(__file__).parent
 TIMES = ("wall_s", "peak_memory_mb", "date")
 
@@ -65,6 +67,7 @@ FATES = {
 }
 
 
+@pytest.mark.clock
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is limited on Linux only")
 def test_every_task_has_a_row_whatever_happens(tmp_path: Path) -> None:
     heard: list[tuple[str, int]] = []

@@ -13,6 +13,8 @@ from compile_cases import columns_of, compiled, document, random_candidates, ran
 from optsched.candidates import Absence, Candidates, Classes
 from optsched.candidates.classes import READABLE
 
+pytestmark = pytest.mark.property
+
 READS = (frozenset[str](), frozenset({"weight"}), frozenset({"weight", "steps_left", "gang", "arrival"}))
 
 

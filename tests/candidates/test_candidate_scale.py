@@ -18,6 +18,8 @@ from optsched.candidates import Absence, Candidates, Drop, compile, expand
 from optsched.instance import Instance
 from optsched.performance.table import TableModel
 
+pytestmark = pytest.mark.property
+
 
 def from_arrays(**arrays: Any) -> Candidates:
     instance = Instance.from_arrays(**arrays)

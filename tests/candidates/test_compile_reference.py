@@ -13,6 +13,8 @@ from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.performance.table import TableModel
 
+pytestmark = pytest.mark.property
+
 SEEDS = range(250)
 
 

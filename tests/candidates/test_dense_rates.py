@@ -20,6 +20,8 @@ from optsched.errors import InvalidInput
 from optsched.performance import levels
 from optsched.program import AllocationProgram
 
+pytestmark = pytest.mark.property
+
 FIELDS = [field.name for field in fields(KindColumns) if field.name not in ("way", "ways")]
 CASES = ("distinct", "zeros", "twice", "one pool", "one job", "too large", "all alike", "nowhere")
 

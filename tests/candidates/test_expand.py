@@ -14,6 +14,8 @@ from optsched.candidates import Classes, JobRows, compile, expand
 from optsched.instance import Instance
 from optsched.performance.table import TableModel
 
+pytestmark = pytest.mark.property
+
 
 @cache
 def mixed(counts: tuple[int, ...], per_job: bool = False) -> Classes:

@@ -17,6 +17,8 @@ from optsched.instance import Instance
 from optsched.performance import Configurations, Feasibility, JobBatch, PairPrediction, PerformanceModel
 from optsched.performance.composed import CachedModel, Chain, OnlineModel, colocating
 
+pytestmark = pytest.mark.property
+
 POOLS = [
     {"name": "p", "nodes": 2, "gpus_per_node": 2, "gpu_memory": 16},
     {"name": "q", "nodes": 1, "gpus_per_node": 4, "gpu_memory": 80},

@@ -14,6 +14,8 @@ from optsched.candidates.columns import Drop
 from optsched.candidates.plain_columns import plain_columns
 from optsched.performance.table import TableModel
 
+pytestmark = pytest.mark.property
+
 POOLS: list[Any] = [
     {"a": 4, "b": 9, "c": 2},
     [{"name": "a", "nodes": 3, "gpus_per_node": 4}, {"name": "b", "nodes": 1, "gpus_per_node": 8}],

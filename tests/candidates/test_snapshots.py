@@ -21,6 +21,8 @@ from optsched.instance.write import job_documents
 from optsched.program import AllocationProgram
 from optsched.program.arrays import LinearArrays
 
+pytestmark = pytest.mark.property
+
 SHIPPED = ("quickstart", "packing", "leases", "topology", "smd", "unrelated", "knapsack")
 GENERATED: dict[str, dict[str, Any]] = {
     "distinct": {"jobs": 60},

@@ -20,6 +20,8 @@ import optsched
 from optsched.benchmarking.results_file import parse_lines
 from optsched.cli.bench_sweep import Contest, Swept, benchmark_of
 
+pytestmark = pytest.mark.process
+
 Write = Callable[..., Path]
 VOLATILE = ("peak_memory_mb", "date")
 TWO = ("-f", "makespan", "-f", "max-throughput")
@@ -169,6 +171,7 @@ def test_best_known_objectives(run: Any, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.clock
 def test_limits(run: Any, hard: Path, tmp_path: Path) -> None:
     given = ("bench", hard, "-f", "max-throughput:integral=true", "--solver", "highs", "--json")
     (row,) = run(*given, "--time-limit", "0.5s").json["rows"]
@@ -258,7 +261,7 @@ def test_ctrl_c(tmp_path: Path) -> None:
     assert told == f"optsched: interrupted after {kept} of 12 tasks; the same command goes on from there\n"
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_killed_ten_times_and_resumed_the_table_is_the_same(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     whole.mkdir()

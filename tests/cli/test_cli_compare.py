@@ -145,6 +145,7 @@ def test_exit_codes(run: Any, hard: Path, write: Write) -> None:
     assert run("compare").code == 2
 
 
+@pytest.mark.clock
 def test_limits_are_those_of_each_formulation(run: Any, hard: Path) -> None:
     given = ("-f", "max-throughput", "-f", "max-throughput:integral=true", "--time-limit", "1s")
     rows = run("compare", hard, *given, "--json").json["rows"]

@@ -10,6 +10,8 @@ from optsched import conformance
 from optsched.conformance import Case, Failed, Subject
 from optsched.solvers import Capability
 
+pytestmark = pytest.mark.oracle
+
 
 def fails(subject: Subject) -> None:
     raise Failed("two and two are five")

@@ -92,6 +92,7 @@ def test_quiet_commands_print_nothing(run: Any) -> None:
         assert run(*given, "-q", "--json").json
 
 
+@pytest.mark.clock
 def test_help_loads_nothing_heavy_and_is_fast() -> None:
     code = (
         "import sys; from optsched.cli.main import main; main(['--help']); main(['solve', '--help'])\n"

@@ -19,6 +19,8 @@ import pytest
 from optsched.cli.signals import terminated_like_interrupted
 from optsched.solvers.interrupt import interrupt_flag
 
+pytestmark = pytest.mark.process
+
 SCRIPT = [sys.executable, "-m", "optsched"]
 INTEGRAL = ("-f", "max-throughput", "-O", "integral=true")
 
@@ -85,7 +87,7 @@ def test_standard_input_and_a_pipe_of_two() -> None:
     "given",
     [
         ("solve", "@large", "--json"),
-        pytest.param(("solve", "@large"), marks=pytest.mark.slow),
+        pytest.param(("solve", "@large"), marks=pytest.mark.study),
         ("--help",),
         ("--version",),
     ],
@@ -124,6 +126,7 @@ def test_closed_streams() -> None:
 # --- Ctrl-C --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_with_an_incumbent(hard: Path, tmp_path: Path, number: int) -> None:
     process = start("solve", hard, *INTEGRAL, "-o", tmp_path / "o.json", "-v")
@@ -213,6 +216,7 @@ def test_no_progress_line_where_nobody_wants_one(hard: Path) -> None:
     assert (code, text) == (0, "")
 
 
+@pytest.mark.clock
 def test_progress_line_waits_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     from optsched.cli import progress as module
     from optsched.cli.shell import Shell

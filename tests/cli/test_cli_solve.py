@@ -178,6 +178,7 @@ def test_gap_ends_a_search_early(run: Any, hard: Path) -> None:
     assert result.json["gap"] <= 0.05
 
 
+@pytest.mark.clock
 def test_time_limit_returns_the_incumbent(run: Any, hard: Path) -> None:
     given = ("solve", hard, "-f", "max-throughput", "-O", "integral=true", "--time-limit", "0.4s")
     result = run(*given, "--json")

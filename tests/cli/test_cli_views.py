@@ -26,7 +26,7 @@ QUICK = ("infeasible", "quickstart")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in shipped_names()]
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.study) for name in shipped_names()]
 )
 def test_every_view_fits(run: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from optsched import api

@@ -28,6 +28,7 @@ def test_what_is_under_way() -> None:
     assert sweep_progress.under_way(Progress(3)) == ""
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("quiet", [False, True])
 def test_where_there_is_no_terminal(quiet: bool, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_progress, "ELSEWHERE", 0.02)

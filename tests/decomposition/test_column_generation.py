@@ -20,6 +20,8 @@ from optsched.errors import UsageError
 from optsched.performance import Feasibility, PairPrediction
 from optsched.solution import dual_bound
 
+pytestmark = pytest.mark.property
+
 FORMULATIONS = ("max-min-fairness", "makespan", "max-throughput")
 POOLS = [
     {"name": "p", "gpu": "P", "nodes": 2, "gpus_per_node": 4, "gpu_memory": 16, "cpus_per_node": 16},

@@ -22,6 +22,8 @@ from optsched.decomposition.segments import segments
 from optsched.errors import UsageError
 from optsched.solution import dual_bound
 
+pytestmark = pytest.mark.property
+
 LINEAR = ("max-min-fairness", "makespan", "max-throughput")
 CONCAVE = ("proportional-fairness", "alpha-fairness")
 POOLS = ("p", "q", "r")

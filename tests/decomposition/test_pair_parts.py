@@ -18,6 +18,8 @@ from optsched.errors import Interrupted
 from optsched.program import AllocationProgram
 from optsched.solution.values import Termination
 
+pytestmark = pytest.mark.property
+
 FORMULATIONS = ("max-min-fairness", "makespan", "max-throughput")
 
 

@@ -15,6 +15,8 @@ from optsched.decomposition.duals import Duals
 from optsched.decomposition.pricing import PairPricing
 from optsched.program import AllocationProgram
 
+pytestmark = pytest.mark.property
+
 FORMULATIONS = ("max-min-fairness", "makespan", "max-throughput")
 SORTS = 6
 

@@ -158,7 +158,7 @@ def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 @PUBLIC
-@pytest.mark.parametrize("mix", ["MIX2", *(pytest.param(mix, marks=pytest.mark.slow) for mix in ("SLO", "MIX1"))])
+@pytest.mark.parametrize("mix", ["MIX2", *(pytest.param(mix, marks=pytest.mark.study) for mix in ("SLO", "MIX1"))])
 def test_the_public_traces(mix: str) -> None:
     """Of 30,940 jobs those with GPUs, with the deadlines that they have."""
     path, pools = DATA / f"trace_job_Philly_{mix}.csv", {"gpu": (120, 8)}

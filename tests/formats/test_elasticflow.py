@@ -138,7 +138,7 @@ def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 @PUBLIC
-@pytest.mark.slow
+@pytest.mark.study
 def test_the_public_traces() -> None:
     """All of them: 69,351 jobs of ten ITP clusters, a further 195, and the three traces of ElasticFlow itself."""
     counts = {"elasticVpollux_e": 195, "philly_103959": 876, "resnet_cifar_trace": 5}

@@ -670,7 +670,7 @@ def test_an_old_trace_loads_with_scales_that_have_no_row() -> None:
 
 
 @real
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.study)])
 def test_every_trace_and_both_tables_import(every: bool) -> None:
     for number, path in enumerate(sorted((DATA / "traces").glob("*/*.trace"))):
         jobs = sum(1 for line in path.read_text().splitlines() if line.strip())

@@ -165,7 +165,7 @@ def test_unknown_clusters_and_pools() -> None:
         made(TABLE, speed={"small": -1})
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_as_many_jobs_as_the_published_log_has_are_read() -> None:
     one = job("x", attempt("01:00:10", "01:01:10", 2, 2), attempt("01:05:00", "01:05:30", 8))
     text = json.dumps(one)

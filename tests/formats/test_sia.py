@@ -223,7 +223,7 @@ def test_every_real_job_can_run(adaptive: bool) -> None:
 
 
 @real
-@pytest.mark.slow
+@pytest.mark.study
 def test_jobs_that_never_wait_take_as_long_as_in_the_published_simulation() -> None:
     """Tiresias runs jobs as they ask, after 30 s of starting; it rounds each epoch to seconds."""
     folder = DATA / "pollux_osdi21"

@@ -23,6 +23,8 @@ from optsched.api import make_formulation
 from optsched.errors import UsageError
 from optsched.solution.plan import LinearPlan
 
+pytestmark = pytest.mark.property
+
 FORMS = Path(__file__).resolve().parents[3] / "shared" / "oracles" / "forms" / "goldens.json"
 REFERENCE = [[4, 7], [3, 9], [8, 5], [6, 6], [2, 10]]
 seeds = st.integers(0, 2**32 - 1)

@@ -9,6 +9,8 @@ import optsched
 from optsched import Instance
 from optsched.errors import SolverUnavailable, UsageError
 
+pytestmark = pytest.mark.property
+
 
 def instance(jobs: int, pools: int, seed: int, repeated: bool = False) -> Instance:
     random = np.random.default_rng(seed)

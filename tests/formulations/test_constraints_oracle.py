@@ -8,6 +8,8 @@ from side_cases import ByHand, random_constraints, random_document
 import optsched
 from optsched import Instance
 
+pytestmark = pytest.mark.oracle
+
 FORMULATIONS = ("max-min-fairness", "max-throughput", "makespan", "proportional-fairness")
 
 

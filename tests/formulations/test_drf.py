@@ -14,6 +14,8 @@ from filling_reference import Case, best, filled, random_case
 import optsched
 from optsched import Instance, Solution
 
+pytestmark = pytest.mark.property
+
 NAME = "drf"
 FloatArray = np.ndarray
 
@@ -244,7 +246,7 @@ def test_sharing_incentive_envy_freeness_and_pareto_efficiency(seed: int) -> Non
     assert most <= tasks.sum() * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.study)])
 def test_no_misreport_runs_more_tasks(seed: int) -> None:
     """Whatever a user says that it needs, the bundle it gets holds no more of its real tasks."""
     demand, capacity = random_users(seed + 50)

@@ -13,6 +13,8 @@ from optsched import Instance
 from optsched.errors import InvalidInput, UsageError
 from optsched.solution import Solution
 
+pytestmark = pytest.mark.property
+
 POOLS = ("a", "b", "c")
 LOSS = (0.2, 0.7, 0.8, 0.9, 1)
 """Throughput of a job that shares its GPUs, by its own alone."""

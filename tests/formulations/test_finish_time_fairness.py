@@ -16,6 +16,8 @@ from optsched.solution.values import Termination, Values
 from optsched.solvers import Limits
 from optsched.solvers.highs import HighsSession
 
+pytestmark = pytest.mark.property
+
 NAME = "finish-time-fairness"
 NOW = 1e7
 

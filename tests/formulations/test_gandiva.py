@@ -15,6 +15,8 @@ from optsched import Instance
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.solution import Solution
 
+pytestmark = pytest.mark.property
+
 POOLS = ("a", "b")
 
 
@@ -271,6 +273,7 @@ def test_solvers_and_constraints_that_do_not_fit() -> None:
         optsched.solve("@quickstart", "gandiva", pairing="best")
 
 
+@pytest.mark.clock
 def test_a_matching_that_a_limit_stops_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 

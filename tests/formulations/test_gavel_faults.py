@@ -21,6 +21,8 @@ from optsched.solution.values import Termination, Values
 from optsched.solvers import Limits
 from optsched.solvers.highs import HighsSession
 
+pytestmark = pytest.mark.property
+
 FAMILY = (
     "isolated", "max-min-fairness", "water-filling", "finish-time-fairness", "makespan", "max-throughput", "drf",
     "proportional-fairness",
@@ -265,6 +267,7 @@ def test_what_is_not_optimal_says_so(
     assert not optsched.verify("@quickstart", lies.to_document()).ok
 
 
+@pytest.mark.clock
 def test_a_stopped_run_is_feasible_and_told(spoil: Any, capsys: pytest.CaptureFixture[str]) -> None:
     def worse(values: Values) -> Values:
         return stopped(replace(values, x=None if values.x is None else values.x * 0.5, y=None))

@@ -26,7 +26,10 @@ def cases() -> list[dict[str, object]]:
     return found
 
 
-pytestmark = pytest.mark.skipif(not CASES.is_dir(), reason="the oracles are not beside this checkout")
+pytestmark = [
+    pytest.mark.oracle,
+    pytest.mark.skipif(not CASES.is_dir(), reason="the oracles are not beside this checkout"),
+]
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case["id"])
@@ -36,7 +39,7 @@ def test_known_optimum(case: dict) -> None:
     check(case, solvers, jobwise=solvers[:1])
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case["id"])
 def test_known_optimum_by_every_solver(case: dict) -> None:
     if case["formulation"] not in RULES and case["formulation"] not in OTHER_SOLVERS:

@@ -12,6 +12,8 @@ import scipy.sparse as sp
 import optsched
 from optsched.errors import UsageError
 
+pytestmark = pytest.mark.property
+
 POOLS = {"fast": 2, "slow": 3}
 
 

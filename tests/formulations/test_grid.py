@@ -11,6 +11,8 @@ import optsched
 from optsched.errors import OptschedError, SolverUnavailable
 from optsched.registry import load_formulation, load_solver, names
 
+pytestmark = pytest.mark.oracle
+
 CONSTRAINTS: dict[str, dict[str, Any]] = {
     "none": {},
     "deadlines": {},
@@ -107,7 +109,7 @@ ALONE = ("partial-allocation", "makespan-unrelated")
     [
         pytest.param(
             name, packed, id=f"{name}-{'packed' if packed else 'alone'}",
-            marks=() if packed or name in ALONE else pytest.mark.slow,
+            marks=() if packed or name in ALONE else pytest.mark.study,
         )
         for name in FORMULATIONS for packed in (False, True)
     ],
@@ -140,7 +142,7 @@ def test_by_other_solvers(solver: str) -> None:
         check(formulation, True, "none", solver)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize("solver", solvers())
 @pytest.mark.parametrize("formulation", FORMULATIONS)
 def test_the_whole_grid(formulation: str, solver: str) -> None:

@@ -15,6 +15,8 @@ from plan_instances import machines, made, random_unrelated, verified
 import optsched
 from optsched.errors import SolverUnavailable, UsageError
 
+pytestmark = pytest.mark.oracle
+
 FORMS = Path(__file__).resolve().parents[3] / "shared" / "oracles" / "forms" / "goldens.json"
 REFERENCE = [[6, 3], [4, 8], [5, 5], [9, 2]]
 
@@ -49,7 +51,7 @@ def test_brute_force(seed: int) -> None:
         assert solve(machines(p.tolist()), program=program).objective == pytest.approx(best)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.study) for seed in (2, 3))])
 @pytest.mark.parametrize(("jobs", "count"), [(15, 3), (20, 4), (30, 5)])
 def test_milp_and_timeline_agree_and_are_cross_checked(seed: int, jobs: int, count: int) -> None:
     instance = machines(random_unrelated(seed, jobs, count))
@@ -139,6 +141,7 @@ def test_side_constraints_are_refused() -> None:
         optsched.solve(machines(REFERENCE), "makespan-unrelated", constraints=["deadlines"])
 
 
+@pytest.mark.clock
 def test_stopped_by_the_clock_it_returns_the_list_schedule() -> None:
     instance = machines(random_unrelated(5, 300, 12))
     solution = verified(optsched.solve(instance, "makespan-unrelated", program="timeline", time_limit=0.05))

@@ -20,6 +20,8 @@ from optsched import Instance, Solution
 from optsched.candidates import Drop
 from optsched.errors import UsageError
 
+pytestmark = pytest.mark.property
+
 seeds = st.integers(0, 2**32 - 1)
 few = settings(max_examples=15, deadline=None)
 
@@ -335,7 +337,7 @@ def test_relaxations_of_chu_and_beasley() -> None:
 
 
 @beside
-@pytest.mark.slow
+@pytest.mark.study
 def test_optima_of_chu_and_beasley() -> None:
     best, _ = published()
     for _, instance, value in zip(range(2), chu_beasley("mknapcb1.txt"), best, strict=False):

@@ -12,6 +12,8 @@ import optsched
 from optsched import Instance, Solution
 from optsched.errors import SolverUnavailable, UsageError
 
+pytestmark = pytest.mark.property
+
 LEVELS = 1e-4
 """Levels of x* are right to the square root of what its value is right to, and with them the discounts."""
 
@@ -125,7 +127,7 @@ def test_overstating_all_rates_changes_nothing(seed: int) -> None:
     assert first.objective == pytest.approx(second.objective, rel=1e-7)  # levels are relative to what is reported
 
 
-@pytest.mark.parametrize("seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 20))])
+@pytest.mark.parametrize("seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.study) for seed in range(10, 20))])
 def test_nobody_gains_by_misreporting(seed: int) -> None:
     """A job that reports a distorted row never gets more of what it truly values."""
     random = np.random.default_rng(1000 + seed)
@@ -182,7 +184,7 @@ def test_conditions_of_optimality(seed: int) -> None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("weights", [pytest.param("ignored", marks=pytest.mark.slow), "exponent"])
+@pytest.mark.parametrize("weights", [pytest.param("ignored", marks=pytest.mark.study), "exponent"])
 def test_a_file_holds_what_is_left_and_leads_back_to_the_optimum(weights: str) -> None:
     solution = optsched.solve("@quickstart", "partial-allocation", weights=weights)
     good = solution.to_document()

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 import optsched
 from optsched import Instance, Solution
 
+pytestmark = pytest.mark.property
+
 FORMULATIONS = ("max-min-fairness", "makespan", "max-throughput")
 BETTER = {"max-min-fairness": 1.0, "makespan": -1.0, "max-throughput": 1.0}
 

@@ -14,6 +14,8 @@ import optsched
 from optsched import Instance, Solution
 from optsched.api import make_formulation
 
+pytestmark = pytest.mark.property
+
 FloatArray = np.ndarray
 FAIR = ("max-min-fairness", "water-filling", "finish-time-fairness", "drf")
 BETTER = {"max-min-fairness": 1.0, "finish-time-fairness": -1.0, "makespan": -1.0, "max-throughput": 1.0}

@@ -29,6 +29,8 @@ from optsched.registry import load_solver
 from optsched.solution import dual_bound
 from optsched.starts import sol_of
 
+pytestmark = pytest.mark.property
+
 RATIO = {"objective": "ratio"}
 seeds = st.integers(0, 2**32 - 1)
 few = settings(max_examples=12, deadline=None)

@@ -18,6 +18,8 @@ from optsched.solution.values import Termination, Values
 from optsched.solvers import Limits
 from optsched.solvers.highs import HighsSession
 
+pytestmark = pytest.mark.property
+
 NAME = "water-filling"
 FAMILIES = {
     "flat": {},

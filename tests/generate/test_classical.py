@@ -17,6 +17,8 @@ from optsched.generate import gap, knapsack, leases, unrelated
 from optsched.generate.catalogue import GENERATORS, generate
 from optsched.instance import Instance, instance_bytes
 
+pytestmark = pytest.mark.property
+
 SEEDS = st.integers(0, 2**32)
 
 

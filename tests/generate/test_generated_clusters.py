@@ -19,6 +19,8 @@ from optsched.generate.load import Demand, balanced_prices, highest, level_bound
 from optsched.instance import Instance, instance_bytes
 from optsched.instance.topology import topology_graph
 
+pytestmark = pytest.mark.property
+
 CASES: dict[str, dict[str, Any]] = {
     "plain": {"jobs": 150},
     "scarce": {"jobs": 300, "load": 6},

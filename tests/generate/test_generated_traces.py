@@ -16,6 +16,8 @@ from optsched.generate.durations import gavel, lognormal, pareto
 from optsched.instance import Instance, instance_bytes
 from optsched.traces import Trace, TraceSummary, describe
 
+pytestmark = pytest.mark.property
+
 
 def made(seed: int = 1, **options: Any) -> Instance:
     return generate("trace", seed=seed, **options).instance

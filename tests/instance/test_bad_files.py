@@ -16,6 +16,8 @@ import pytest
 from optsched.errors import InvalidInput
 from optsched.instance import Instance, read_instance
 
+pytestmark = pytest.mark.property
+
 Document = dict[str, Any]
 FileRefusal = Callable[..., str]
 NOT_JSON, NOT_YAML = "found text that is not JSON (", "found text that is not YAML ("

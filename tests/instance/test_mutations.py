@@ -23,6 +23,8 @@ from optsched.instance.archive import from_npz
 from optsched.instance.reading import parse_json
 from optsched.instance.yaml_text import parse_yaml
 
+pytestmark = pytest.mark.property
+
 Document = dict[str, Any]
 
 DEEP: list[Any] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_documents import above_0, documents, numbers, times
@@ -13,6 +14,8 @@ from optsched.instance import Instance, instance_bytes
 from optsched.instance.archive import from_npz
 from optsched.instance.reading import parse_json
 from optsched.instance.yaml_text import parse_yaml
+
+pytestmark = pytest.mark.property
 
 Document = dict[str, Any]
 QUICK = settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -12,6 +12,8 @@ import optsched
 from optsched import Instance
 from optsched.candidates import Candidates, Drop
 
+pytestmark = pytest.mark.property
+
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))

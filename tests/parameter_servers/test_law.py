@@ -13,6 +13,8 @@ from parameter_server_cases import REFERENCE, Job, random_job
 
 from optsched.performance.parameter_server import ParameterServers
 
+pytestmark = pytest.mark.property
+
 seeds = st.integers(0, 2**32 - 1)
 few = settings(max_examples=60, deadline=None)
 

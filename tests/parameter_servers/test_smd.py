@@ -19,6 +19,8 @@ from optsched import Instance, Solution
 from optsched.api import make_formulation
 from optsched.cli.main import main
 
+pytestmark = pytest.mark.oracle
+
 GOLDENS = Path(__file__).resolve().parents[3] / "shared" / "oracles" / "forms" / "goldens.json"
 NAMES = ("smd", "smd-tight", "multiple-choice")
 VALUES = dict(zip(NAMES, (87.613932, 87.613932, 120.431270), strict=True))
@@ -40,7 +42,7 @@ def chosen(solution: Solution) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("solver", ["highs", "scip", pytest.param("cbc", marks=pytest.mark.slow), "cp-sat"])
+@pytest.mark.parametrize("solver", ["highs", "scip", pytest.param("cbc", marks=pytest.mark.study), "cp-sat"])
 def test_reference_values_on_every_solver(name: str, solver: str) -> None:
     loose = {"gap": 1e-4} if solver == "cp-sat" else {}  # it rounds values that are no integers to about 1e-5
     solution = solve(REFERENCE.instance(), name, solver=solver, **loose)

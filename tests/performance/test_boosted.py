@@ -19,6 +19,8 @@ from optsched.performance.learned.boosted import Boosted
 from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways
 
+pytestmark = pytest.mark.property
+
 FEW: dict[str, Any] = {"iterations": 30, "learning_rate": 0.2}
 sklearn = pytest.mark.skipif(find_spec("sklearn") is None, reason="scikit-learn is not installed")
 

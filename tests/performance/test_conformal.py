@@ -20,6 +20,8 @@ from optsched.performance.learned.conformal_pairs import ConformalPairs
 from optsched.performance.learned.conformal_times import Conformal
 from optsched.performance.profiles import Profiles
 
+pytestmark = pytest.mark.property
+
 OF = {"of": {"model": Linear.name}}
 
 

@@ -12,6 +12,8 @@ import pytest
 import optsched
 from optsched.assembly import make_model
 
+pytestmark = pytest.mark.documentation
+
 PAGE = Path(__file__).parents[2] / "docs" / "performance-models.md"
 EXAMPLES = [
     document["performance"]

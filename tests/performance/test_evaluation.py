@@ -18,6 +18,8 @@ from optsched.performance.splits import RANDOM, SPLITS, Split, splits_of
 from optsched.performance.times import Times
 from optsched.performance.ways import Ways
 
+pytestmark = pytest.mark.property
+
 PROFILES = planted()
 WAYS = PROFILES.ways
 LINEAR = {"linear": fit_of(Linear, {})}

@@ -19,6 +19,8 @@ from optsched.performance.evaluation import evaluate
 from optsched.performance.files import model_bytes, read_model
 from optsched.performance.profiles import Profiles
 
+pytestmark = pytest.mark.property
+
 PROFILES = planted()
 BERT, VGG = (PROFILES.take(np.flatnonzero(PROFILES.ways.workload == row)) for row in (0, 1))
 
@@ -46,7 +48,7 @@ LONG = ("blend",)
 
 
 def models(names: list[str]) -> list[Any]:
-    return [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in names]
+    return [pytest.param(name, marks=pytest.mark.study if name in LONG else ()) for name in names]
 
 
 @pytest.mark.parametrize("name", models([Linear.name, *FITTED]))

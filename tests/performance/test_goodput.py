@@ -19,6 +19,8 @@ from optsched.performance.goodput import BatchLimits, GradientNoise, best_batche
 from optsched.performance.parametric.pollux_law import step_seconds
 from optsched.performance.ways import Ways
 
+pytestmark = pytest.mark.property
+
 CASES = SHARED / "oracles" / "pollux" / "goodput_cases.json"
 needs_oracle = pytest.mark.skipif(not CASES.is_file(), reason="the shared oracles are not here")
 NAMES = ("alpha_c", "beta_c", "alpha_n", "beta_n", "alpha_r", "beta_r", "gamma")

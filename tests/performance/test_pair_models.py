@@ -21,6 +21,8 @@ from optsched.performance.learned.pairs import PairModel, PairProfiles, Pairs
 from optsched.performance.learned.row_column import RowColumn
 from optsched.performance.learned.utilisation import Utilisation, decreasing
 
+pytestmark = pytest.mark.property
+
 needs_sklearn = pytest.mark.skipif(find_spec("sklearn") is None, reason="scikit-learn is not installed")
 OPTIONS: dict[str, dict[str, Any]] = {
     "auto": {},

@@ -20,6 +20,8 @@ from optsched.performance.parametric.pollux_law import log_step_seconds, step_se
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 
+pytestmark = pytest.mark.property
+
 LAW = np.array([0.05, 0.002, 0.1, 0.004, 0.04, 0.001, 2.0])
 SHAPES = [(1, 1), (2, 1), (3, 1), (4, 1), (2, 2), (4, 2), (8, 2), (16, 4)]
 CASES = SHARED / "oracles" / "pollux" / "fit_cases.json"

@@ -20,6 +20,8 @@ from optsched.performance.analytic.hardware import find
 from optsched.performance.prior import Prior
 from optsched.performance.profiles import Profiles
 
+pytestmark = pytest.mark.property
+
 Document = dict[str, Any]
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "perfmodel"
 

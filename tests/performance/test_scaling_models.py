@@ -14,6 +14,8 @@ from optsched.performance.parametric.scaling import Amdahl, UniversalScalability
 from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways
 
+pytestmark = pytest.mark.property
+
 
 def usl(work: float, serial: float, crosstalk: float, k: np.ndarray) -> np.ndarray:
     return work * (1 + serial * (k - 1) + crosstalk * k * (k - 1)) / k

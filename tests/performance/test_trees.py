@@ -11,6 +11,8 @@ import pytest
 from optsched.errors import InvalidInput
 from optsched.performance.learned.trees import TreeEnsemble
 
+pytestmark = pytest.mark.property
+
 HAND: dict[str, Any] = {
     "features": 2,
     "baseline": 10.0,

@@ -17,6 +17,8 @@ from optsched.performance.parametric.uncertainty import LEAST_LOG_SD, STATED_LOG
 from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways
 
+pytestmark = pytest.mark.property
+
 NOISE = 0.1
 SHAPES = [(1, 1), (2, 1), (3, 1), (4, 1), (8, 2), (12, 3), (16, 4)]
 FIXED = 192.0
@@ -44,7 +46,7 @@ def ways_of(fixed: bool) -> np.ndarray:
 @pytest.mark.parametrize(
     ("model", "count"),
     [
-        pytest.param(model, count, marks=pytest.mark.slow if (model, count) in (("pollux", 3), ("pollux", 10)) else ())
+        pytest.param(model, count, marks=pytest.mark.study if (model, count) in (("pollux", 3), ("pollux", 10)) else ())
         for model in ("pollux", "shared-link", "amdahl", "usl")
         for count in (3, 6, 10, 30)
     ],

@@ -14,6 +14,8 @@ from placement_cases import brute_force, engine, instance_of, job, pool_of, rows
 from optsched import Instance
 from optsched.placement import Seated, Standing, place_beside, place_rows
 
+pytestmark = pytest.mark.property
+
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -220,6 +222,7 @@ def test_jobs_of_no_allocation_stand_with_needs_of_their_own() -> None:
     assert place_beside(classes, rows, np.array([0, 1]), standing).gpus == (("y/0",), ("x/1",))
 
 
+@pytest.mark.clock
 def test_a_round_at_scale() -> None:
     """20 rows start beside 1,980 on 512 nodes; what they find is checked by GPU."""
     random = np.random.default_rng(0)

@@ -208,6 +208,7 @@ def test_consecutive_gpus() -> None:
 # --- at scale --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.clock
 def test_two_thousand_jobs_on_512_nodes() -> None:
     random = np.random.default_rng(0)
     sizes: IntArray = random.choice([1, 2, 3, 4, 5, 8, 16], 2000, p=[0.56, 0.2, 0.06, 0.1, 0.02, 0.05, 0.01])

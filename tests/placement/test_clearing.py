@@ -11,6 +11,8 @@ from beside_cases import Case, random_standing
 from optsched.placement import Standing
 from optsched.placement.clearing import Clearing
 
+pytestmark = pytest.mark.property
+
 
 def split(case: Case, random: np.random.Generator) -> tuple[list[int], list[int]]:
     """Rows that stand and stay, and rows that stand and may go."""

@@ -25,6 +25,8 @@ from optsched.registry import load_solver
 from optsched.solution.placement import Placement
 from optsched.solvers import Limits
 
+pytestmark = pytest.mark.property
+
 
 def place(seed: int, columns: int) -> tuple[Placement, list[object]]:
     classes, rows, apart = random_case(seed)
@@ -36,7 +38,7 @@ def place(seed: int, columns: int) -> tuple[Placement, list[object]]:
     return placement, list(flaws)
 
 
-@pytest.mark.parametrize("block", [*range(3), *(pytest.param(block, marks=pytest.mark.slow) for block in range(3, 6))])
+@pytest.mark.parametrize("block", [*range(3), *(pytest.param(block, marks=pytest.mark.study) for block in range(3, 6))])
 def test_exact_is_brute_force(block: int) -> None:
     for seed in range(20 * block, 20 * block + 20):
         placement, flaws = place(seed, columns=10**6)

@@ -12,6 +12,8 @@ from optsched.errors import UsageError
 from optsched.placement import realise
 from optsched.placement.open_shop import decompose
 
+pytestmark = pytest.mark.property
+
 
 def check(X: np.ndarray, takes: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     """Decompose a matrix of jobs x pools and check everything that theory says."""

@@ -22,6 +22,8 @@ from optsched.solution import Allocation
 from optsched.solvers import Limits
 from optsched.solvers.base import Session
 
+pytestmark = pytest.mark.property
+
 
 def small(seed: int) -> Instance:
     """Gangs, pairs (of one class too), CPUs that can be scarce: few enough rows to enumerate all patterns."""
@@ -65,7 +67,7 @@ def solved(seed: int) -> Allocation:
     return made
 
 
-@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.slow) for part in (2, 3))])
+@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.study) for part in (2, 3))])
 def test_the_share_is_the_largest_there_is(part: int) -> None:
     below = 0
     for seed in range(15 * part, 15 * part + 15):

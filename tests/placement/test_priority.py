@@ -17,6 +17,8 @@ from optsched.placement.instant import FULL, Instant
 from optsched.placement.priority import first_fit, next_round, priorities
 from optsched.placement.uses import Uses
 
+pytestmark = pytest.mark.property
+
 
 def one_by_one(instant: Instant, order: np.ndarray) -> list[int]:
     """The rule, row by row."""
@@ -100,6 +102,7 @@ def test_permuting_the_jobs_changes_nothing_but_ties() -> None:
         received[chosen] += 1
 
 
+@pytest.mark.clock
 def test_ten_thousand_jobs_take_milliseconds() -> None:
     random = np.random.default_rng(0)
     sizes = random.choice([1, 2, 4, 8], 10_000)

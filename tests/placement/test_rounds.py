@@ -24,6 +24,8 @@ from optsched.instance.reading import validate
 from optsched.placement import METHODS, check_rounds
 from optsched.solution.document import SolutionDocument
 
+pytestmark = pytest.mark.property
+
 Document = dict[str, Any]
 
 

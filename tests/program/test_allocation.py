@@ -16,6 +16,8 @@ from optsched.solution import dual_bound
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers import Limits
 
+pytestmark = pytest.mark.property
+
 
 def classes(name: str = "@packing") -> Classes:
     return optsched.compile(optsched.load(name)).classes(frozenset({"weight"}))

@@ -21,6 +21,8 @@ from optsched.registry import load_solver
 from optsched.solution import Termination
 from optsched.solvers import Limits
 
+pytestmark = pytest.mark.property
+
 REFERENCE = np.array([[6, 3], [4, 8], [5, 5], [9, 2]])
 """R||Cmax with optimum 9."""
 
@@ -225,6 +227,7 @@ def test_seventy_activities_on_a_calendar_in_one_go() -> None:
 # --- limits and starts ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.clock
 def test_work_limit_stops_reproducibly_and_time_limit_stops() -> None:
     random = np.random.default_rng(1)
     program = unrelated(random.integers(10, 100, (60, 6)))

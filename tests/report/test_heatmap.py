@@ -161,7 +161,7 @@ def test_without_jobs_there_is_no_picture() -> None:
         allocation_heatmap(optsched.solve(instance, "max-throughput"))
 
 
-@pytest.mark.parametrize("kind", ["svg", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("png", "pdf"))])
+@pytest.mark.parametrize("kind", ["svg", *(pytest.param(kind, marks=pytest.mark.study) for kind in ("png", "pdf"))])
 def test_files_are_the_same_bytes_each_time(quickstart: Solution, kind: str, tmp_path: Path) -> None:
     contents = []
     for name in ("first", "second"):

@@ -47,7 +47,7 @@ def draw() -> dict[str, Callable[[], Any]]:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        pytest.param(name, kind, marks=() if kind == "svg" or name == "prices" else pytest.mark.slow)
+        pytest.param(name, kind, marks=() if kind == "svg" or name == "prices" else pytest.mark.study)
         for name in ("topology", "states", "gantt", "rounds", "prices", "progress")
         for kind in ("png", "svg", "pdf")
     ],

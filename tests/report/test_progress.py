@@ -43,6 +43,7 @@ def texts(ax: Any) -> str:
     return "\n".join(text.get_text() for text in ax.figure.findobj(mpl.text.Text))
 
 
+@pytest.mark.clock
 def test_a_real_search_is_recorded_in_the_units_of_the_objective() -> None:
     recorder = ProgressRecorder()
     solution = optsched.solve(knapsack(), "max-throughput", integral=True, time_limit=0.8, on_progress=recorder)

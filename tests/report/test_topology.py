@@ -164,7 +164,7 @@ def test_nothing_overlaps_and_everything_is_on_the_page(pools: dict[str, tuple[i
             assert y + h <= panel.top + panel.height + 1e-9
 
 
-@pytest.mark.parametrize("nodes", [1, 7, 100, 512, pytest.param(12_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("nodes", [1, 7, 100, 512, pytest.param(12_000, marks=pytest.mark.study)])
 def test_a_large_pool_has_the_shape_of_a_page(nodes: int) -> None:
     layout = lay_out(fabric_of(instance_of(1, {"a": (nodes, 8)})))
     assert layout.height < 9.5

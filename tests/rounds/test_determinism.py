@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 PROGRAM = """
 import json, logging, sys
 logging.disable(logging.CRITICAL)

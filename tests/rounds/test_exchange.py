@@ -15,6 +15,8 @@ from optsched.placement.priority import first_fit
 from optsched.placement.uses import Uses
 from optsched.rounds.exchange import MUCH, exchanged, worth_of
 
+pytestmark = pytest.mark.property
+
 
 def instant(rows: list[tuple[int, int, int, float]]) -> Instant:
     """Rows of a job, a partner (-1), a resource and the share of it."""

@@ -76,6 +76,7 @@ def test_a_solver_that_fails_costs_one_flagged_plan(fault: Path, how: str) -> No
     assert scheduler.metrics.fallbacks == 3
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("how", ["hang", "exit", "memory", "nan"])
 def test_a_solver_that_hangs_or_dies_in_its_process_costs_one_flagged_plan(fault: Path, how: str) -> None:
     with made({"time_limit": 0.5}, isolate=True) as scheduler:

@@ -14,6 +14,8 @@ from optsched.rounds.solve_round import solve_round
 from optsched.rounds.state import RoundState
 from optsched.rounds.transitions import advanced, followed
 
+pytestmark = pytest.mark.property
+
 Document = dict[str, Any]
 
 
@@ -147,7 +149,7 @@ def test_guests_leave_no_more_often_than_may_be(limit: int | None, changes: int)
 
 
 @pytest.mark.parametrize("formulation", ["max-min-fairness", "gandiva"])
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 16))])
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.study) for seed in range(4, 16))])
 def test_no_more_jobs_are_stopped_or_moved_than_may_be(seed: int, formulation: str) -> None:
     random, limit = np.random.default_rng(seed), seed % 4
     document = host(0, 4)

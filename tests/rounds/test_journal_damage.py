@@ -24,6 +24,8 @@ from optsched.errors import JournalDamaged, JournalError
 from optsched.rounds.journal import Journal, read_latest, records, snapshots
 from optsched.rounds.journal.records import encode_line
 
+pytestmark = pytest.mark.property
+
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:

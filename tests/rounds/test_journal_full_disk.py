@@ -16,6 +16,8 @@ from journal_cases import RECORDS, entries, same
 from optsched.errors import JournalError
 from optsched.rounds.journal import Journal, disk, read_latest, records, snapshots
 
+pytestmark = pytest.mark.process
+
 
 class Fault:
     """A disk on which one kind of call fails once, after having done half of its work."""

@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.process
+
 TRIALS = 30
 PROGRAM = """
 import os, random, signal, sys, time

@@ -15,6 +15,8 @@ from optsched.rounds.solve_round import solve_round
 from optsched.rounds.state import RoundState
 from optsched.rounds.transitions import advanced, followed
 
+pytestmark = pytest.mark.property
+
 Document = dict[str, Any]
 WITH_CPUS = {"cpus_per_node": 40}, {"demand": {"cpu": 3}}
 

@@ -12,6 +12,8 @@ from storm_world import document
 from optsched.instance.build import build_instance
 from optsched.rounds.scheduler import Scheduler
 
+pytestmark = pytest.mark.process
+
 
 def churn(scheduler: Scheduler, first: int, rounds: int) -> None:
     """Jobs with names, rates, options and workloads of their own come and go."""
@@ -50,13 +52,13 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "optsched")
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_a_scheduler_does_not_grow() -> None:
     before, after = grown(25)
     assert after - before < 100_000
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_a_scheduler_does_not_grow_in_two_thousand_rounds() -> None:
     before, after = grown(1000)
     assert after - before < 200_000

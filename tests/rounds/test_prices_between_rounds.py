@@ -24,6 +24,8 @@ from optsched.solvers.isolated import SolverProcess
 from optsched.solvers.prices import total_utility
 from optsched.solvers.prices.pinned_total import PinnedTotal
 
+pytestmark = pytest.mark.property
+
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:

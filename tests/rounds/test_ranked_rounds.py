@@ -22,6 +22,8 @@ from optsched.rounds.solve_round import solve_round
 from optsched.rounds.state import Reservation, RoundState
 from optsched.rounds.transitions import advanced, followed
 
+pytestmark = pytest.mark.property
+
 FEW = settings(max_examples=12, deadline=None, derandomize=True)
 RANKINGS: dict[str, dict[str, object]] = {
     "fcfs": {}, "priority": {}, "srtf": {}, "las": {}, "2d-las": {}, "edf": {},

@@ -18,8 +18,10 @@ from optsched.rounds.solve_round import solve_round
 from optsched.rounds.state import RoundState
 from optsched.rounds.transitions import advanced, followed
 
+pytestmark = pytest.mark.property
+
 ROUNDS = 80
-FORMULATIONS = [pytest.param("max-min-fairness", marks=pytest.mark.slow), "water-filling"]
+FORMULATIONS = [pytest.param("max-min-fairness", marks=pytest.mark.study), "water-filling"]
 """The second one's first level is the first one's."""
 PACKING = Path(__file__).parents[2] / "instances" / "packing.json"
 
@@ -127,7 +129,7 @@ def test_pairs_receive_their_allocation_within_a_few_rounds(formulation: str) ->
     assert falls_short(state, solution, 100) <= 4.0
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize("formulation", ["max-min-fairness", "water-filling"])
 @pytest.mark.parametrize("seed", range(6))
 def test_pairs_receive_their_allocation_within_a_few_rounds_of_five_hundred(seed: int, formulation: str) -> None:
@@ -136,14 +138,14 @@ def test_pairs_receive_their_allocation_within_a_few_rounds_of_five_hundred(seed
     assert falls_short(state, solution, 500) <= 7.5
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize("formulation", ["max-min-fairness", "water-filling"])
 def test_the_packing_instance_keeps_two_percent(formulation: str) -> None:
     state, solution = received(json.loads(PACKING.read_text()), 500, formulation=formulation)
     assert falls_short(state, solution, 500) <= 7.5
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize("formulation", ["max-min-fairness", "water-filling"])
 @pytest.mark.parametrize("jobs", [SINGLE, GANGS])
 def test_after_five_hundred_rounds_two_percent_are_kept(formulation: str, jobs: list[dict[str, Any]]) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 PROGRAM = """
 import logging, os, sys
 logging.disable(logging.CRITICAL)
@@ -106,6 +108,6 @@ def test_killed_at_random_moments_it_plans_on_as_if_it_never_was(tmp_path: Path)
     assert killed(tmp_path, 3) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_killed_a_hundred_times(tmp_path: Path) -> None:
     assert killed(tmp_path, 100) == 100

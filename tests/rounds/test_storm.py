@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from storm_world import Storm
 
+pytestmark = pytest.mark.property
+
 POLICIES: dict[str, dict[str, Any]] = {
     "max-min": {"formulation": "max-min-fairness", "hysteresis": 0.5},
     "water-filling": {"formulation": "water-filling", "hysteresis": 0.0},
@@ -82,7 +84,7 @@ def test_no_rule_is_broken_in_a_storm(policy: str) -> None:
     weathered(policy, 1, 12)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("policy", POLICIES)
 def test_no_rule_is_broken_in_ten_thousand_rounds(policy: str, seed: int) -> None:

@@ -14,6 +14,8 @@ from optsched.rounds import ranked
 from optsched.simulation import Simulation, scheduled, simulate
 from optsched.traces import Trace
 
+pytestmark = pytest.mark.property
+
 Make = Callable[..., Trace]
 SHAPES = {"peaks": {"1": 1.0, "2": 3.0, "4": 2.0}, "grows": {"1": 1.0, "2": 2.0, "4": 4.0}}
 
@@ -136,8 +138,8 @@ def busy(make: Make) -> Trace:
     ("ranking", "options"),
     [
         ("edf", {"gpus": "most"}), ("tiresias", {"limits": [300.0, 900.0], "knob": 2.0}),
-        pytest.param("srtf", {"gpus": "fastest"}, marks=pytest.mark.slow),
-        pytest.param("las", {}, marks=pytest.mark.slow),
+        pytest.param("srtf", {"gpus": "fastest"}, marks=pytest.mark.study),
+        pytest.param("las", {}, marks=pytest.mark.study),
     ],
 )  # fmt: skip
 def test_remembered_rows_give_the_plans_of_rows_made_anew(

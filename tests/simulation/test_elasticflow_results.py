@@ -13,6 +13,8 @@ from optsched import Instance
 from optsched.formats.elasticflow import import_elasticflow
 from optsched.simulation import simulate
 
+pytestmark = pytest.mark.oracle
+
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 REFERENCE = SHARED / "oracles" / "elasticflow" / "fig8a_reference.json"
 WITHIN = 0.02
@@ -47,7 +49,7 @@ def test_edf_is_the_published_one() -> None:
     assert found == pytest.approx(reference()["rerun_of_authors_code"]["edf"], abs=1e-12)  # as many jobs
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize("round", [3600.0, 300.0])
 def test_tiresias_is_near_the_published_one(round: float) -> None:
     """Jobs go down to the next queue with the first plan after they have had its limit."""
@@ -55,7 +57,7 @@ def test_tiresias_is_near_the_published_one(round: float) -> None:
     assert found == pytest.approx(reference()["published_fig8a"]["tiresias"], abs=WITHIN)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_the_published_edf_loses_by_what_it_gives_to_one_job() -> None:
     """More GPUs than make a job faster, and late jobs first: without these, EDF meets more than ElasticFlow did."""
     wide = met("edf", {"gpus": "most"}, rigid=False, round=1e5)

@@ -16,6 +16,8 @@ from optsched.formats.gavel import import_gavel
 from optsched.simulation import Simulation, simulate
 from optsched.traces import Trace
 
+pytestmark = pytest.mark.oracle
+
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 RUNS = SHARED / "oracles" / "gavel" / "sim"
 TABLE = SHARED / "data" / "gavel" / "simulation_throughputs.json"
@@ -76,7 +78,7 @@ QUICK = {
 @pytest.mark.skipif(not RUNS.is_dir(), reason="the oracles are not beside this checkout")
 @pytest.mark.parametrize(
     "run",
-    [pytest.param(run, marks=() if run["policy"] in QUICK[run["case"]] else pytest.mark.slow) for run in runs()],
+    [pytest.param(run, marks=() if run["policy"] in QUICK[run["case"]] else pytest.mark.study) for run in runs()],
     ids=lambda run: f"{run['case']}-{run['policy']}",
 )
 def test_published_runs_are_met(run: dict[str, Any]) -> None:

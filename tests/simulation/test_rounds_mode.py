@@ -11,6 +11,8 @@ from optsched.errors import InvalidInput, UsageError
 from optsched.simulation import Simulation, simulate
 from optsched.traces import Trace
 
+pytestmark = pytest.mark.property
+
 Make = Callable[..., Trace]
 
 

@@ -13,7 +13,10 @@ from optsched.errors import SolverUnavailable
 from optsched.registry import load_solver, names
 from optsched.solvers import Capability
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Solution may be inaccurate:UserWarning")
+pytestmark = [
+    pytest.mark.oracle,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Solution may be inaccurate:UserWarning"),
+]
 
 CASES = [(bank, case) for bank, cases in BANKS.items() for case in cases]
 MAY_SKIP = {

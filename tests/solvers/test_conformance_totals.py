@@ -18,6 +18,8 @@ from optsched.solution.values import Values
 from optsched.solvers import Limits
 from optsched.solvers.prices.solver import Prices
 
+pytestmark = pytest.mark.oracle
+
 KNOWN = [*linear(), *proportional(), *alpha_fair(), *smallest()]
 
 

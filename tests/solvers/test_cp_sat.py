@@ -34,6 +34,7 @@ def test_a_bound_looser_than_its_precision_is_told_as_a_gap() -> None:
     assert accepted.status is Status.OPTIMAL
 
 
+@pytest.mark.clock
 def test_the_work_limit_counts_conflicts() -> None:
     started = time.perf_counter()
     first, second = (optsched.solve("@leases", "makespan-unrelated", work_limit=300) for _ in range(2))
@@ -54,6 +55,7 @@ def test_a_wrong_option_is_one_line(solver: str, capfd: pytest.CaptureFixture[st
     assert captured.out == captured.err == ""
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("solver", ["cp-sat", "scip"])
 def test_linear_programs_tell_work_from_time(solver: str) -> None:
     arrays = hard_knapsacks().arrays

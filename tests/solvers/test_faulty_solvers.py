@@ -16,7 +16,9 @@ from optsched.solvers import Capability, Limits, Session, Solver
 from optsched.solvers.clarabel import Clarabel
 from optsched.solvers.highs import Highs, HighsSession
 
-SLOW = pytest.mark.slow
+pytestmark = pytest.mark.oracle
+
+SLOW = pytest.mark.study
 
 
 class Faulty(HighsSession):

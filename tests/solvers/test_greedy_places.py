@@ -12,6 +12,8 @@ from optsched.solution.solution import Status
 from optsched.solution.values import Termination
 from optsched.solvers.prices.greedy_places import filled_places
 
+pytestmark = pytest.mark.property
+
 
 @settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 10**6), classes=st.integers(1, 40), places=st.integers(1, 6))

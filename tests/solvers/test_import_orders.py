@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 PACKAGES = ("ortools.linear_solver.python.model_builder", "highspy", "cvxpy", "pulp")
 SCRIPT = """
 import json, sys, warnings
@@ -71,7 +73,7 @@ def test_no_order_changes_anything(order: tuple[int, ...], reference: dict[str, 
     check(order, reference)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize("order", [order for order in ORDERS if order != COVERING[1]])
 def test_no_other_order_changes_anything(order: tuple[int, ...], reference: dict[str, Any]) -> None:
     check(order, reference)

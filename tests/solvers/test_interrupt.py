@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 SCRIPT = """
 import os, signal, threading
 import numpy as np
@@ -31,7 +33,7 @@ except Interrupted as error:
 """
 
 
-@pytest.mark.parametrize("solver", ["highs", pytest.param("highs-ipm", marks=pytest.mark.slow), "clarabel"])
+@pytest.mark.parametrize("solver", ["highs", pytest.param("highs-ipm", marks=pytest.mark.study), "clarabel"])
 def test_ctrl_c(solver: str) -> None:
     script = SCRIPT.format(jobs=20_000, solver=solver, after=0.6)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)

@@ -24,11 +24,12 @@ from optsched.solvers.isolated import process as process_module
 from optsched.solvers.isolated.messages import Failure
 from optsched.solvers.isolated.wire import MAGIC, Closed, Garbled, Wire
 
-pytestmark = PROCESSES
+pytestmark = [pytest.mark.process, PROCESSES]
 
 # --- time ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("trouble", [{"sleep": 60}, {"hold_the_lock": True}])
 def test_a_solver_that_hangs_is_killed(shared: SolverProcess, trouble: dict[str, Any]) -> None:
     assert works(shared)
@@ -55,6 +56,7 @@ def test_without_a_limit_nobody_is_killed(shared: SolverProcess) -> None:
     assert run(shared, None, sleep=0.3).objective == pytest.approx(11.0)
 
 
+@pytest.mark.clock
 def test_other_calls_have_a_limit_as_well(shared: SolverProcess) -> None:
     assert works(shared)
     session = shared.load("troubled")().open(dense().arrays)
@@ -76,6 +78,7 @@ def test_what_a_solver_has_started_is_killed_with_it(shared: SolverProcess) -> N
     assert soon(lambda: gone(pid))
 
 
+@pytest.mark.clock
 def test_a_run_while_the_process_still_starts_is_late_and_leaves_it_to_start() -> None:
     with SolverProcess(troubled_solvers.load, grace=0.1) as process:
         solver = process.load("slow")

@@ -33,7 +33,7 @@ from optsched.solvers.isolated.session import LOST
 from optsched.solvers.isolated.wire import Wire
 from optsched.solvers.isolated.worker import Worker
 
-pytestmark = [PROCESSES, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [pytest.mark.process, PROCESSES, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 LIMITS = Limits(time=20.0)
 
@@ -290,6 +290,7 @@ def test_a_process_imports_what_its_solver_needs() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.clock
 def test_the_way_there_and_back_is_short(process: SolverProcess) -> None:
     """A program that is solved at once; 20 ms are far from what an idle machine needs."""
     seconds: list[float] = []

@@ -23,7 +23,7 @@ from optsched.solvers import Limits, Progress
 from optsched.solvers.isolated import SolverProcess
 from optsched.solvers.isolated.child import SolverChild
 
-pytestmark = PROCESSES
+pytestmark = [pytest.mark.process, PROCESSES]
 
 # --- callbacks, output, threads --------------------------------------------------------------------------------------
 
@@ -37,6 +37,7 @@ def test_progress_and_log_come_through(shared: SolverProcess) -> None:
     assert "HiGHS" in "".join(pieces)  # the log of HiGHS follows
 
 
+@pytest.mark.clock
 def test_a_late_word_is_not_taken_for_one_of_the_next_run(shared: SolverProcess) -> None:
     pieces: list[str] = []
     run(shared, report_later=True, on_log=pieces.append)
@@ -148,6 +149,7 @@ def test_no_process_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.clock
 def test_through_the_engine(shared: SolverProcess) -> None:
     outcome = Engine(shared.load, "troubled", Limits(time=20)).solve_linear(dense())
     assert outcome.certificate.ok and outcome.value == pytest.approx(11.0)
@@ -185,6 +187,7 @@ def test_ctrl_c_reaches_a_solver_that_listens(shared: SolverProcess, monkeypatch
     assert works(shared)
 
 
+@pytest.mark.clock
 def test_ctrl_c_kills_a_solver_that_does_not_listen(shared: SolverProcess) -> None:
     assert works(shared)
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
@@ -227,6 +230,7 @@ session.run(Limits(time=300, options={"hold the lock": True}))
 """
 
 
+@pytest.mark.clock
 def test_the_process_ends_with_who_started_it() -> None:
     """While a solver runs that holds Python's lock, and though the thread that started the process has ended."""
     paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])

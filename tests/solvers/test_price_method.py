@@ -26,6 +26,8 @@ from optsched.solvers.prices.kernels import compiled
 from optsched.solvers.prices.market import market_of
 from optsched.solvers.prices.oracle import Oracle
 
+pytestmark = pytest.mark.property
+
 KINDS = ("plain", "equal", "proportional", "huge", "zeros", "whole numbers")
 
 
@@ -68,7 +70,7 @@ def test_random_instances_agree_with_simplex() -> None:
         assert ours.bound == pytest.approx(ours.value, rel=1e-9), seed
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize("walk", ["numpy", "compiled"])
 def test_thousands_of_random_instances_agree_with_simplex(walk: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "COMPILED", 0 if walk == "compiled" else 10**12)

@@ -22,6 +22,8 @@ from optsched.solvers.prices.polish import Pinned
 from optsched.solvers.prices.sampling import sample_of
 from optsched.solvers.prices.smallest_level import Search
 
+pytestmark = pytest.mark.property
+
 
 @pytest.fixture(params=["numpy", "compiled"])
 def walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:

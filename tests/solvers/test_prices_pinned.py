@@ -21,6 +21,8 @@ from optsched.solvers.prices.interior import Curve
 from optsched.solvers.prices.own_choices import Choices, own_choices
 from optsched.solvers.prices.pinned_total import PinnedTotal
 
+pytestmark = pytest.mark.property
+
 EXPONENTS = (0.0, -1.0, 0.5, -4.0)
 
 

@@ -11,6 +11,8 @@ from optsched.solvers import Limits
 from optsched.solvers.prices import compiling, steps
 from optsched.solvers.prices.steps_compiled import compiled
 
+pytestmark = pytest.mark.property
+
 
 @pytest.mark.skipif(compiled() is None, reason="numba (the extra fast) is not installed")
 @pytest.mark.parametrize("exponent", [0.0, -4.0])

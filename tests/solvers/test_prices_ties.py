@@ -21,6 +21,8 @@ from optsched.solvers.prices.market import Market, market_of
 from optsched.solvers.prices.merging import merged
 from optsched.solvers.prices.smallest_level import Search
 
+pytestmark = pytest.mark.property
+
 SORTS = ("equal", "few", "proportional", "few, proportional", "whole numbers", "equal pools", "two rates")
 
 

@@ -31,6 +31,8 @@ from optsched.solvers.prices.own_choices import own_choices
 from optsched.solvers.prices.steps_compiled import compiled
 from optsched.solvers.prices.watch import Watch
 
+pytestmark = pytest.mark.property
+
 KINDS = ("plain", "wide rows", "wide entries", "whole numbers", "ample", "equal")
 EXPONENTS = (0.0, -1.0, 0.5, 0.9)
 
@@ -143,7 +145,7 @@ def test_equal_rows_up_to_scale_leave_many_in_doubt_and_are_solved() -> None:
     assert ours.status is Status.OPTIMAL and ours.value == pytest.approx(theirs.value, rel=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_thousands_of_random_totals_are_proved(sweeps: str) -> None:
     for seed in range(1000, 2500):
         program = drawn(seed)

@@ -36,6 +36,7 @@ def test_the_log_reaches_who_asks(solver_name: str, capfd: pytest.CaptureFixture
     assert capfd.readouterr().out == ""
 
 
+@pytest.mark.clock
 def test_it_comes_while_the_solver_runs() -> None:
     """Several pieces, not one at the end."""
     pieces: list[str] = []

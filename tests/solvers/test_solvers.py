@@ -30,6 +30,7 @@ def test_conflict_is_irreducible(solver_name: str) -> None:
     assert sorted(conflict.position for conflict in outcome.conflicts) == [0, 1]
 
 
+@pytest.mark.clock
 def test_limits_of_an_integer_program() -> None:
     limited = engine("highs", work=1).solve_linear(hard_knapsacks(60))
     assert limited.values.termination in (Termination.WORK_LIMIT, Termination.OPTIMAL)
@@ -41,6 +42,7 @@ def test_limits_of_an_integer_program() -> None:
     assert abs(loose.bound - loose.value) <= 0.2 * loose.value
 
 
+@pytest.mark.clock
 def test_the_budget_is_shared_by_all_runs() -> None:
     owner = engine("highs", time=0.2)
     session = owner.open(hard_knapsacks().arrays)
@@ -49,6 +51,7 @@ def test_the_budget_is_shared_by_all_runs() -> None:
     assert second.seconds < 0.5 * first.seconds + 0.2
 
 
+@pytest.mark.clock
 def test_progress_reports_bound_and_incumbent() -> None:
     events: list[Progress] = []
     engine("highs", time=0.8, on_progress=events.append).solve_linear(hard_knapsacks())

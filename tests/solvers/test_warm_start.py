@@ -15,6 +15,8 @@ from optsched.registry import load_solver
 from optsched.solution import Solution
 from optsched.warm_start import BASIC, WarmStart, matched
 
+pytestmark = pytest.mark.property
+
 seeds = st.integers(0, 2**32 - 1)
 
 

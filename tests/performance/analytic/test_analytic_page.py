@@ -11,6 +11,8 @@ from pydantic import BaseModel
 from optsched.performance.analytic.documents import AnalyticOptions
 from optsched.performance.prior import PriorDocument
 
+pytestmark = pytest.mark.documentation
+
 PAGE = Path(__file__).parents[3] / "docs" / "analytic-models.md"
 
 
