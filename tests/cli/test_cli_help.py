@@ -68,6 +68,7 @@ def test_version(run: Any) -> None:
     assert (result.code, result.out) == (0, f"optsched {__version__}\n")
 
 
+@pytest.mark.documentation
 def test_examples_that_need_no_file_work(run: Any, document: dict[str, Any], monkeypatch: Any, tmp_path: Any) -> None:
     monkeypatch.chdir(tmp_path)
     tried = 0

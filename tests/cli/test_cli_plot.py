@@ -221,6 +221,7 @@ def test_missing_arguments_are_told(run: Any) -> None:
     assert "missing argument 'INSTANCE'" in run("plot").err
 
 
+@pytest.mark.process
 def test_a_missing_matplotlib_is_told_before_anything_is_read(tmp_path: Path) -> None:
     program = "import sys; sys.modules['matplotlib'] = None; from optsched.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "plot", "missing.json", "-o", str(tmp_path / "p.png")]

@@ -340,6 +340,7 @@ def test_a_scheduler_in_trouble(run: Any, tmp_path: Path) -> None:
     assert "2 fallbacks among them" in listing and listing.count("fallback\n") == 2
 
 
+@pytest.mark.process
 def test_top_in_ascii(journal: Path) -> None:
     command = [sys.executable, "-m", "optsched.cli.main", "top", str(journal)]
     done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=True)
@@ -368,6 +369,7 @@ def test_what_top_refuses(run: Any, journal: Path, given: list[str], message: st
     assert message in result.err
 
 
+@pytest.mark.process
 def test_a_live_view_ends_at_ctrl_c(journal: Path) -> None:
     """On a terminal of 80 columns and 24 lines, while somebody else writes the journal."""
     import pty

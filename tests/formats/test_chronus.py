@@ -157,6 +157,7 @@ def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert main([*given, *more]) == 2 and words in capsys.readouterr().err
 
 
+@pytest.mark.oracle
 @PUBLIC
 @pytest.mark.parametrize("mix", ["MIX2", *(pytest.param(mix, marks=pytest.mark.study) for mix in ("SLO", "MIX1"))])
 def test_the_public_traces(mix: str) -> None:

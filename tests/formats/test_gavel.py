@@ -669,6 +669,7 @@ def test_an_old_trace_loads_with_scales_that_have_no_row() -> None:
     assert all("7" not in rates for w in result["workloads"].values() for rates in w["throughput"].values())
 
 
+@pytest.mark.oracle
 @real
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.study)])
 def test_every_trace_and_both_tables_import(every: bool) -> None:

@@ -173,6 +173,7 @@ def test_as_many_jobs_as_the_published_log_has_are_read() -> None:
     assert len(made(data).instance.jobs_table) == 117_325
 
 
+@pytest.mark.oracle
 @pytest.mark.skipif(not REAL.exists(), reason="needs ../shared/data")
 def test_the_real_table() -> None:
     with REAL.open() as file:

@@ -175,6 +175,7 @@ def test_noise_has_its_size_and_its_seed_and_nothing_else() -> None:
         assert np.mean(helios <= factor * 1.000001) == pytest.approx(share, abs=0.03)
 
 
+@pytest.mark.process
 def test_noise_does_not_depend_on_the_order_or_on_the_process() -> None:
     instance = instance_of()
     model = make_model(instance, {"model": "noisy", "of": TABLE})

@@ -180,6 +180,7 @@ def test_other_files_are_refused(quickstart: Solution, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.process
 def test_a_missing_matplotlib_is_named() -> None:
     program = """
 import sys

@@ -71,6 +71,7 @@ def test_pictures_differ(draw: dict[str, Callable[[], Any]], tmp_path: Path) -> 
     assert len({path.read_bytes() for path in tmp_path.iterdir()}) == len(draw)
 
 
+@pytest.mark.process
 def test_a_missing_matplotlib_is_named() -> None:
     program = """
 import sys
@@ -96,6 +97,7 @@ except OptschedError as error:
     assert all(line.startswith("7 pictures need matplotlib") and "pip install matplotlib" in line for line in lines)
 
 
+@pytest.mark.process
 def test_importing_the_layer_loads_no_matplotlib_and_no_networkx() -> None:
     program = "import sys, optsched.report; print({'matplotlib', 'networkx', 'highspy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

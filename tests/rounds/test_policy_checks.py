@@ -95,6 +95,7 @@ def test_a_state_with_an_unknown_solver_is_refused() -> None:
         optsched.solve_round(instance(JOB), {"solver": "hihgs"})
 
 
+@pytest.mark.process
 def test_the_command_line_refuses_it_too(tmp_path: Path) -> None:
     policy, file = tmp_path / "policy.json", tmp_path / "instance.json"
     policy.write_text('{"constraints": [{"kind": "power", "limit": 5}]}')
