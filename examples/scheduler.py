@@ -38,7 +38,7 @@ def main() -> None:
         job |= {"steps": left[job["id"]], "restart_cost": 60.0, "preemptible": dice.random() < 0.9}
     empty = {"format": "optsched-instance/1", "round": ROUND, "cluster": {"pools": POOLS}, "jobs": []}
     with tempfile.TemporaryDirectory() as folder:
-        with optsched.Scheduler(optsched.Instance.from_document(empty), journal=f"{folder}/journal") as scheduler:
+        with optsched.Scheduler(empty, journal=f"{folder}/journal") as scheduler:
             for now in (ROUND * step for step in range(72)):
                 HAPPENS.get(now, lambda *_: None)(scheduler, now)
                 if new := [job for job in jobs if now - ROUND < arrival[job["id"]] <= now]:

@@ -14,10 +14,24 @@ if TYPE_CHECKING:
     from optsched.api import compile, load, place, realise, solve, write_model, write_solution
     from optsched.comparison import Comparison, compare
     from optsched.direct import solve_program
+    from optsched.errors import (
+        Interrupted,
+        InvalidInput,
+        JournalDamaged,
+        JournalError,
+        NoAllocation,
+        OptschedError,
+        ReplayDiffers,
+        SolverCrashed,
+        SolverUnavailable,
+        UsageError,
+        VerificationFailed,
+    )
     from optsched.explaining import explain_job
     from optsched.fitting import evaluate_models, fit_model, fit_pairs, predict_times
     from optsched.formats.pairs import read_pairs
     from optsched.formats.profiles import read_profiles
+    from optsched.formulation import Formulation, SideConstraint
     from optsched.instance import Instance
     from optsched.performance.concave import concave_envelope, envelope_gap
     from optsched.performance.loss_curve import fit_loss_curve
@@ -52,15 +66,28 @@ _HOME = {
     "CapacityCurve": "optsched.sensitivity",
     "CapacityRange": "optsched.sensitivity",
     "Comparison": "optsched.comparison",
+    "Formulation": "optsched.formulation",
     "Front": "optsched.sensitivity",
     "Instance": "optsched.instance",
+    "Interrupted": "optsched.errors",
+    "InvalidInput": "optsched.errors",
+    "JournalDamaged": "optsched.errors",
+    "JournalError": "optsched.errors",
+    "NoAllocation": "optsched.errors",
+    "OptschedError": "optsched.errors",
     "Plan": "optsched.rounds.plan",
+    "ReplayDiffers": "optsched.errors",
     "RoundPolicy": "optsched.rounds.policy",
     "RoundState": "optsched.rounds.state",
     "Scheduler": "optsched.rounds.scheduler",
+    "SideConstraint": "optsched.formulation",
     "Simulation": "optsched.simulation.result",
     "Solution": "optsched.solution",
+    "SolverCrashed": "optsched.errors",
+    "SolverUnavailable": "optsched.errors",
     "Trace": "optsched.traces",
+    "UsageError": "optsched.errors",
+    "VerificationFailed": "optsched.errors",
     "WhatIf": "optsched.sensitivity",
     "capacity_curve": "optsched.sensitivity",
     "capacity_ranging": "optsched.sensitivity",
@@ -98,15 +125,28 @@ __all__ = [
     "CapacityCurve",
     "CapacityRange",
     "Comparison",
+    "Formulation",
     "Front",
     "Instance",
+    "Interrupted",
+    "InvalidInput",
+    "JournalDamaged",
+    "JournalError",
+    "NoAllocation",
+    "OptschedError",
     "Plan",
+    "ReplayDiffers",
     "RoundPolicy",
     "RoundState",
     "Scheduler",
+    "SideConstraint",
     "Simulation",
     "Solution",
+    "SolverCrashed",
+    "SolverUnavailable",
     "Trace",
+    "UsageError",
+    "VerificationFailed",
     "WhatIf",
     "__version__",
     "capacity_curve",

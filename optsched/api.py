@@ -7,14 +7,16 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from optsched.assembly import (
+    InstanceSource,
     Performance,
     compile,
     compile_for,
@@ -23,17 +25,16 @@ from optsched.assembly import (
     make_constraint,
     make_formulation,
     model_of,
-    opened,
     own_constraints,
 )
 from optsched.candidates import Candidates
 from optsched.engine import Engine
-from optsched.errors import OptschedError, UsageError
+from optsched.errors import OptschedError, UsageError, checks_keywords, did_you_mean
 from optsched.formulation import Extend
-from optsched.instance import Instance
+from optsched.instance.durations import Duration, seconds_of
 from optsched.performance import PerformanceModel
 from optsched.performance.files import model_bytes
-from optsched.registry import load_solver
+from optsched.registry import load_formulation, load_solver
 from optsched.solution import Solution
 from optsched.solvers import Limits, Progress
 from optsched.starts import StartSource, start_point
@@ -45,7 +46,7 @@ MOST = 2**31 - 1
 
 
 def solve(
-    instance: Instance | Candidates | str | Path,
+    instance: InstanceSource | Candidates,
     formulation: str = "max-min-fairness",
     *,
     solver: str = "auto",
@@ -54,7 +55,7 @@ def solve(
     model: PerformanceModel | None = None,
     performance: Performance | None = None,
     classes: bool = True,
-    time_limit: float | None = None,
+    time_limit: Duration | None = None,
     work_limit: int | None = None,
     gap: float | None = None,
     tolerance: float = 1e-9,
@@ -67,7 +68,7 @@ def solve(
     generate_columns: bool = False,
     on_log: Callable[[str], None] | None = None,
     options: Mapping[str, Any] | None = None,
-    **more_options: Any,
+    **formulation_options: Any,
 ) -> Solution:
     """Solve an instance with a formulation and certify the answer.
 
@@ -89,8 +90,8 @@ def solve(
         A performance object, or a file that `optsched model fit` wrote, in the place of the instance's own.
     classes : bool
         Merge equal jobs (the optimum is the same without).
-    time_limit : float, optional
-        Seconds; the incumbent is returned.
+    time_limit : float or str, optional
+        Seconds, or text such as ``"5m"``; the incumbent is returned.
     work_limit : int, optional
         Iterations, nodes, or conflicts (CP-SAT): stops reproducibly.
     gap : float, optional
@@ -108,7 +109,7 @@ def solve(
         Leave pairs of jobs that share GPUs, or else configurations of elastic jobs, to column generation
         (`optsched.decomposition`): only those that are worth it become columns, and the bound is that of all. For
         thousands of different jobs.
-    options, **more_options
+    options, **formulation_options
         Options of the formulation; ``options`` also takes names that are parameters here.
 
     Returns
@@ -123,15 +124,16 @@ def solve(
     from optsched.placement import packed
 
     limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
+    _check_options(formulation, formulation_options)
     started = time.perf_counter()
     if performance is not None and (model is not None or isinstance(instance, Candidates)):
         raise UsageError("performance stands in the place of the instance's own: give no model or candidates beside it")
     if not isinstance(instance, Candidates):
-        instance = opened(instance, performance)
+        instance = load(instance, performance)
     loaded = time.perf_counter()
     given = instance.instance if isinstance(instance, Candidates) else instance
     in_force = constraints_in_force(given, constraints)
-    chosen = make_formulation(formulation, {**(options or {}), **more_options}, in_force, extend)
+    chosen = make_formulation(formulation, {**(options or {}), **formulation_options}, in_force, extend)
     if given.kind not in chosen.accepts:
         raise UsageError(f"{formulation} takes {', '.join(sorted(chosen.accepts))}, not {given.kind}")
     if isinstance(instance, Candidates):
@@ -155,13 +157,23 @@ def solve(
     return replace(solution, timings=timings, packed=side_by_side)
 
 
+def _check_options(formulation: str, given: Iterable[str]) -> None:
+    """Refuse keywords that are neither parameters of `solve` nor options of the formulation."""
+    options = load_formulation(formulation).Options.model_fields
+    for name in given:
+        if name not in options:
+            hint = did_you_mean(name, [*options, *signature(solve).parameters])
+            raise UsageError(f"solve has no parameter and {formulation} no option {name!r}{hint}")
+
+
+@checks_keywords
 def realise(
     solution: Solution,
     method: str = "auto",
     *,
     rounds: int | None = None,
     solver: str = "auto",
-    time_limit: float | None = None,
+    time_limit: Duration | None = None,
     threads: int = 1,
     seed: int = 0,
 ) -> Solution:
@@ -176,8 +188,8 @@ def realise(
         Rounds that the window lasts.
     solver : str
         Of the programs of ``patterns``.
-    time_limit : float, optional
-        Seconds; the best slices so far are returned, and ``Rounds.finished`` is false.
+    time_limit : float or str, optional
+        Seconds, or text such as ``"5m"``; the best slices so far are returned, and ``Rounds.finished`` is false.
     threads, seed
         Of the solver.
 
@@ -250,7 +262,7 @@ def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
 
 
 def make_limits(
-    time_limit: float | None = None,
+    time_limit: Duration | None = None,
     work_limit: int | None = None,
     gap: float | None = None,
     tolerance: float = 1e-9,
@@ -261,7 +273,8 @@ def make_limits(
     on_log: Callable[[str], None] | None = None,
 ) -> Limits:
     """Limits from what a user gives, checked; 0 threads are all that there are."""
-    for name, value in (("time_limit", time_limit), ("work_limit", work_limit)):
+    seconds = None if time_limit is None else seconds_of(time_limit, "time_limit")
+    for name, value in (("time_limit", seconds), ("work_limit", work_limit)):
         if value is not None and not value > 0:
             raise UsageError(f"{name}: found {value:g}, expected a number above 0")
     if gap is not None and not gap >= 0:
@@ -277,7 +290,7 @@ def make_limits(
     cores = os.cpu_count() or 1
     threads = min(threads or cores, cores)
     options = dict(solver_options or {})
-    return Limits(time_limit, work_limit, gap, tolerance, threads, seed, options, on_progress, on_log)
+    return Limits(seconds, work_limit, gap, tolerance, threads, seed, options, on_progress, on_log)
 
 
 def write_solution(solution: Solution, path: str | Path, all_duals: bool = False) -> None:
@@ -331,6 +344,7 @@ def plain_json(document: Mapping[str, Any]) -> str:
 
 
 __all__ = [
+    "InstanceSource",
     "OptschedError",
     "Performance",
     "compile",
@@ -341,7 +355,6 @@ __all__ = [
     "make_formulation",
     "make_limits",
     "model_of",
-    "opened",
     "own_constraints",
     "place",
     "plain_json",

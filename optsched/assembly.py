@@ -24,12 +24,18 @@ Performance = Mapping[str, Any] | str | Path
 """A performance object, or a file that `optsched model fit` wrote."""
 
 
-def load(source: str | Path, performance: Performance | None = None) -> Instance:
-    """Read an instance: a JSON, YAML or npz file, ``-`` for standard input, ``@name`` for one that ships.
+InstanceSource = Instance | Mapping[str, Any] | str | Path
+"""An instance, its document, or where it is read from (`load`)."""
+
+
+def load(source: InstanceSource, performance: Performance | None = None) -> Instance:
+    """Read an instance.
 
     Parameters
     ----------
-    source : str or path
+    source : str, path, mapping or Instance
+        A JSON, YAML or npz file, ``-`` for standard input, ``@name`` for one that ships; a parsed document; or an
+        instance, which is returned as it is.
     performance : mapping, str or path, optional
         A performance object, or a file that `optsched model fit` wrote, that takes the place of the instance's own.
 
@@ -38,15 +44,7 @@ def load(source: str | Path, performance: Performance | None = None) -> Instance
     InvalidInput
         With the path of the field, what was found and what was expected.
     """
-    shipped = isinstance(source, str) and source.startswith("@")
-    instance = read_instance(shipped_path(str(source)[1:]) if shipped else source)
-    return opened(instance, performance)
-
-
-def opened(instance: Instance | str | Path, performance: Performance | None = None) -> Instance:
-    """An instance, or what `load` takes, with another performance object if one is given."""
-    if not isinstance(instance, Instance):
-        return load(instance, performance)
+    instance = _instance_of(source)
     if performance is None:
         return instance
     if isinstance(performance, Mapping):
@@ -54,6 +52,17 @@ def opened(instance: Instance | str | Path, performance: Performance | None = No
     changed = replace(instance, performance=check_performance(read_model(performance)))
     _check_file(changed, performance)
     return changed
+
+
+def _instance_of(source: InstanceSource) -> Instance:
+    if isinstance(source, Instance):
+        return source
+    if isinstance(source, Mapping):
+        return Instance.from_document(source)
+    if not isinstance(source, str | Path):
+        raise UsageError(f"instance: found {show(source)}, expected an Instance, its document or a file of it")
+    shipped = isinstance(source, str) and source.startswith("@")
+    return read_instance(shipped_path(str(source)[1:]) if shipped else source)
 
 
 def _check_file(instance: Instance, file: str | Path) -> None:
@@ -124,7 +133,7 @@ def _parts(owner: type[ComposedModel], options: dict[str, Any]) -> list[tuple[st
 
 
 def compile(
-    instance: Instance,
+    instance: InstanceSource,
     model: PerformanceModel | None = None,
     future: bool = False,
     later_nodes: bool = False,
@@ -136,6 +145,7 @@ def compile(
     for formulations that plan ahead. With ``on_demand`` pairs of jobs, or else configurations, are left to column
     generation.
     """
+    instance = load(instance)
     model = model_of(instance) if model is None else model
     return compile_candidates(instance, model, future, later_nodes, on_demand)
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from optsched.api import Performance, compile, constraints_in_force, make_formulation, opened, solve
+from optsched.api import InstanceSource, Performance, compile, constraints_in_force, load, make_formulation, solve
 from optsched.candidates import Candidates
-from optsched.errors import Interrupted, OptschedError, UsageError
+from optsched.errors import Interrupted, OptschedError, UsageError, checks_keywords
 from optsched.formulation import Formulation
 from optsched.instance import Instance
+from optsched.instance.durations import Duration
 from optsched.performance import PerformanceModel
 from optsched.registry import load_formulation, names
 from optsched.solution import Solution, Termination
 from optsched.solution.measures import Measures, measure
+from optsched.solvers import Progress
 
 FORMAT = "optsched-comparison/1"
 
@@ -109,15 +110,27 @@ class Comparison:
         raise KeyError(formulation)
 
 
+@checks_keywords
 def compare(
-    instance: Instance | str | Path,
+    instance: InstanceSource,
     formulations: Sequence[Entry] | None = None,
     *,
     constraints: Sequence[Any] = (),
     model: PerformanceModel | None = None,
     performance: Performance | None = None,
+    classes: bool = True,
+    solver: str = "auto",
+    time_limit: Duration | None = None,
+    work_limit: int | None = None,
+    gap: float | None = None,
+    tolerance: float = 1e-9,
+    threads: int = 1,
+    seed: int = 0,
+    solver_options: Mapping[str, Any] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_log: Callable[[str], None] | None = None,
+    prove: bool = False,
     on_row: Callable[[str], None] | None = None,
-    **limits: Any,
 ) -> Comparison:
     """Solve an instance with many formulations, and measure all answers alike.
 
@@ -129,12 +142,12 @@ def compare(
         that take this kind of instance, with their defaults.
     constraints : sequence
         Side constraints of all formulations, beside those of the instance.
-    model, performance
+    model, performance, classes, solver, prove
         As of `optsched.solve`.
+    time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+        As of `optsched.solve`; each formulation has the whole of the limits.
     on_row : callable, optional
         Called with the name of each formulation before it is solved.
-    **limits
-        As of `optsched.solve` (``solver``, ``time_limit`` ...); each formulation has the whole of them.
 
     Returns
     -------
@@ -150,11 +163,16 @@ def compare(
     """
     entries = None if formulations is None else [_entry(item) for item in formulations]
     chosen = None if entries is None else _checked(entries, constraints)
-    instance = opened(instance, performance)
+    instance = load(instance, performance)
     in_force = constraints_in_force(instance, constraints)
     if entries is None or chosen is None:
         entries = [(name, {}) for name in accepting(instance.kind)]
         chosen = _checked(entries, constraints)
+    how: dict[str, Any] = {
+        "classes": classes, "solver": solver, "prove": prove,
+        "time_limit": time_limit, "work_limit": work_limit, "gap": gap, "tolerance": tolerance, "threads": threads,
+        "seed": seed, "solver_options": solver_options, "on_progress": on_progress, "on_log": on_log,
+    }  # fmt: skip
     now = (False, False)
     compiled = {now: compile(instance, model)}
     rows = []
@@ -165,7 +183,7 @@ def compare(
         if ahead not in compiled:
             compiled[ahead] = compile(instance, model, *ahead)
         try:
-            rows.append(_row(name, options, compiled[ahead], compiled[now], constraints, limits))
+            rows.append(_row(name, options, compiled[ahead], compiled[now], constraints, how))
         except Interrupted:
             if not rows:
                 raise
@@ -203,10 +221,10 @@ def _row(
     candidates: Candidates,
     present: Candidates,
     constraints: Sequence[Any],
-    limits: Mapping[str, Any],
+    how: Mapping[str, Any],
 ) -> ComparisonRow:
     try:
-        solution = solve(candidates, name, constraints=constraints, options=options, **limits)
+        solution = solve(candidates, name, constraints=constraints, options=options, **how)
     except Interrupted:
         raise
     except OptschedError as error:

@@ -16,9 +16,10 @@ import numpy as np
 from optsched.api import make_limits, write_atomically
 from optsched.arrays import FloatArray
 from optsched.engine import Engine
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidInput, UsageError, checks_keywords
 from optsched.formats.mps import ProgramNames, ReadProgram, program_names, read_program
 from optsched.formats.sol import SUFFIX, read_sol, read_start, sol_text
+from optsched.instance.durations import Duration
 from optsched.instance.files import pretty_json
 from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show
 from optsched.outcome import Outcome
@@ -176,12 +177,13 @@ class ProgramSolution:
         write_atomically(path, sol_text(self.objective, self.names.columns, self.x))
 
 
+@checks_keywords
 def solve_program(
     program: str | Path | LinearProgram | LinearArrays | ReadProgram,
     *,
     solver: str = "auto",
     start: PointSource | None = None,
-    time_limit: float | None = None,
+    time_limit: Duration | None = None,
     work_limit: int | None = None,
     gap: float | None = None,
     tolerance: float = 1e-9,

@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from functools import wraps
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from typing import ParamSpec, Self, TypeVar
+
+    Given = ParamSpec("Given")
+    Result = TypeVar("Result")
+
+
+def checks_keywords(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Let a function refuse a keyword that it does not have by a `UsageError` that names the closest one."""
+    code = function.__code__
+    known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+    @wraps(function)
+    def checked(*positional: Given.args, **given: Given.kwargs) -> Result:
+        for name in given:
+            if name not in known:
+                raise UsageError(f"{function.__name__} has no parameter {name!r}{did_you_mean(name, known)}")
+        return function(*positional, **given)
+
+    return checked
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``"; did you mean time_limit?"`` for the end of a message, or nothing where no known name is close."""
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 class OptschedError(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -18,7 +17,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from optsched.errors import UsageError
+from optsched.errors import UsageError, did_you_mean
 from optsched.instance.reading import translate
 
 
@@ -68,8 +67,7 @@ def options_from(owner: type[Any], given: Mapping[str, Any]) -> Any:
     unknown = next((name for name in given if name not in owner.Options.model_fields), None)
     if unknown is not None:
         known = ", ".join(own_options(owner)) or "none: it has no options"
-        close = difflib.get_close_matches(unknown, owner.Options.model_fields, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = did_you_mean(unknown, owner.Options.model_fields)
         raise UsageError(f"{label} has no option {unknown!r}, expected one of {known}{hint}")
     try:
         return owner.Options.model_validate(dict(given))

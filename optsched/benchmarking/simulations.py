@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from optsched.api import write_atomically
-from optsched.assembly import opened
-from optsched.benchmarking.run import Sweep, run_tasks
+from optsched.assembly import load
+from optsched.benchmarking.results_file import Row
+from optsched.benchmarking.run import Progress, Sweep, run_tasks
 from optsched.benchmarking.task import Task, canonical
 from optsched.errors import UsageError
 from optsched.registry import load_formulation, load_solver
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.policy_checks import check_policy
 from optsched.simulation import simulate
-from optsched.simulation.fairness import RHO
 from optsched.simulation.files import simulation_bytes
-from optsched.simulation.options import simulation_options
+from optsched.simulation.options import RHO, simulation_options
 from optsched.simulation.simulate import check_heeded, label, policy_of
 from optsched.traces import Trace, load_trace
 
@@ -68,7 +68,7 @@ class Simulations:
         """The tasks in the order of the final table; raises `UsageError` and `InvalidInput`."""
         mode = simulation_options(self.options).mode
         for model in self.models.values():
-            opened(self.trace.instance, model)
+            load(self.trace.instance, model)
         known: set[str] = set()
         for policy in self.policies:
             made = policy_of(policy)
@@ -104,11 +104,22 @@ class Simulations:
             return []
         return [kept_file(self.keep, row["policy"], row["seed"]) for row in rows if row["status"] == "ok"]
 
-    def run(self, **how: Any) -> Sweep:
-        """Do the tasks; see `run_tasks` for how."""
+    def run(
+        self,
+        *,
+        processes: int = 1,
+        threads: int = 1,
+        results_file: str | Path | None = None,
+        append: bool = False,
+        retry: bool = False,
+        on_row: Callable[[Row, Progress], None] | None = None,
+        on_start: Callable[[Progress, Sequence[str]], None] | None = None,
+    ) -> Sweep:
+        """Do the tasks; see `run_tasks` for what is given."""
         return run_tasks(
             self.tasks(), simulate_task, prepare=prepare_simulation, kind="simulate", time_limit=self.time_limit,
-            memory_limit=self.memory_limit, **how,
+            memory_limit=self.memory_limit, processes=processes, threads=threads, results_file=results_file,
+            append=append, retry=retry, on_row=on_row, on_start=on_start,
         )  # fmt: skip
 
 

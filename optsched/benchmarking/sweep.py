@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from optsched.api import make_constraint, make_formulation, make_limits
-from optsched.benchmarking.run import Sweep, run_tasks
+from optsched.benchmarking.results_file import Row
+from optsched.benchmarking.run import Progress, Sweep, run_tasks
 from optsched.benchmarking.solve_task import prepare_solve, solve_task
 from optsched.benchmarking.sources import Source
 from optsched.benchmarking.task import Task, canonical
@@ -80,12 +81,22 @@ class Benchmark:
                         found += [self._task(source, name, options, solver, seed, turn) for turn in range(self.repeat)]
         return found
 
-    def run(self, *, processes: int = 1, results_file: str | Path | None = None, **more: Any) -> Sweep:
-        """Do the tasks; see `run_tasks` for what else can be given."""
+    def run(
+        self,
+        *,
+        processes: int = 1,
+        results_file: str | Path | None = None,
+        append: bool = False,
+        retry: bool = False,
+        on_row: Callable[[Row, Progress], None] | None = None,
+        on_start: Callable[[Progress, Sequence[str]], None] | None = None,
+    ) -> Sweep:
+        """Do the tasks; see `run_tasks` for what is given."""
         limit = None if self.time_limit is None else (1 + GRACE_SHARE) * self.time_limit + GRACE
         return run_tasks(
             self.tasks(), solve_task, prepare=prepare_solve, processes=processes, threads=self.threads,
-            time_limit=limit, memory_limit=self.memory_limit, results_file=results_file, kind="bench", **more,
+            time_limit=limit, memory_limit=self.memory_limit, results_file=results_file, kind="bench", append=append,
+            retry=retry, on_row=on_row, on_start=on_start,
         )  # fmt: skip
 
     # --- how -------------------------------------------------------------------------------------------------------

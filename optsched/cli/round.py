@@ -94,7 +94,7 @@ def plan_round(
     if following == "-" and (as_json or output == "-"):
         raise UsageError("the plan and the next state cannot both go to standard output")
     check_inputs(state=state, policy=policy.policy_file, model=model)
-    from optsched.assembly import opened
+    from optsched.assembly import load
     from optsched.registry import load_solver
     from optsched.rounds.opening import state_of
     from optsched.rounds.transitions import followed
@@ -105,7 +105,7 @@ def plan_round(
         process.start()  # while the state is read
         given = state_of(state)
         if model is not None:
-            given = replace(given, instance=opened(given.instance, model))
+            given = replace(given, instance=load(given.instance, model))
         begun = _at(given, policy.applied(given.policy), now)
         with progress(shell, "planning"):
             plan = _planned(begun, process)

@@ -15,7 +15,7 @@ from optsched.errors import UsageError
 
 if TYPE_CHECKING:
     from optsched.benchmarking.simulations import Simulations
-    from optsched.simulation.fairness import RHO
+    from optsched.simulation.options import RHO
 
 LIMIT = 5
 PAGES = (".html", ".svg", ".png", ".pdf")
@@ -162,7 +162,7 @@ def _draw(sweep: Simulations, rows: list[dict[str, Any]], page: str) -> None:
 def _kind_of_ratio(text: str) -> RHO:
     from typing import cast, get_args
 
-    from optsched.simulation.fairness import RHO
+    from optsched.simulation.options import RHO
 
     if text not in get_args(RHO):
         raise UsageError(f"--rho: found {text!r}, expected one of {', '.join(get_args(RHO))}")

@@ -10,8 +10,6 @@ from typing import Any
 
 from optsched.errors import UsageError
 
-UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-DURATION = re.compile(r"(\d+\.?\d*|\.\d+)\s*(s|min|m|h|d|)", re.ASCII)
 SIZE = re.compile(r"(\d+\.?\d*|\.\d+)\s*(?:([KMGT])?(i)?B)?", re.ASCII | re.IGNORECASE)
 NEXT_KEY = re.compile(r"\s*[A-Za-z_][\w-]*\s*=")
 """What follows a comma that ends one ``key=value``; other commas belong to the value."""
@@ -21,13 +19,9 @@ TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
 
 def duration(text: str | None, option: str) -> float | None:
     """Seconds of ``90``, ``90s``, ``5m``, ``2h`` or ``1d``."""
-    if text is None:
-        return None
-    match = DURATION.fullmatch(text.strip())
-    seconds = float(match[1]) * UNITS[match[2]] if match else math.inf
-    if not math.isfinite(seconds):
-        raise UsageError(f"{option}: found {text!r}, expected seconds or a duration such as 90s, 5m, 2h or 1d")
-    return seconds
+    from optsched.instance.durations import seconds_of  # loads what a command that only shows its help does not need
+
+    return None if text is None else seconds_of(text, option)
 
 
 def size(text: str | None, option: str) -> float | None:

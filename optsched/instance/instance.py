@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from optsched.arrays import IntArray
 from optsched.instance.cluster import Cluster, Tenant
@@ -146,11 +147,46 @@ class Instance:
         return build_instance(document)
 
     @classmethod
-    def from_arrays(cls, **arrays: Any) -> Instance:
+    def from_arrays(
+        cls,
+        *,
+        pools: Mapping[str, int] | Sequence[Mapping[str, Any]],
+        throughput: ArrayLike | None = None,
+        workload: ArrayLike | None = None,
+        workloads: Mapping[str, Mapping[str, Any]] | None = None,
+        gpus: ArrayLike = 1,
+        gpus_max: ArrayLike | None = None,
+        steps: ArrayLike = 1.0,
+        steps_done: ArrayLike = 0.0,
+        weight: ArrayLike = 1.0,
+        arrival: ArrayLike | None = None,
+        deadline: ArrayLike = np.inf,
+        soft_deadline: ArrayLike = False,
+        tenant: ArrayLike | None = None,
+        tenants: Sequence[Mapping[str, Any]] = (),
+        preemptible: ArrayLike = True,
+        restart_cost: ArrayLike = 0.0,
+        isolated_time: ArrayLike = 0.0,
+        ids: Sequence[str] | None = None,
+        colocation: Sequence[Mapping[str, Any]] = (),
+        resources: Sequence[Mapping[str, Any]] = (),
+        constraints: Sequence[Any] = (),
+        performance: Mapping[str, Any] | None = None,
+        name: str = "arrays",
+        now: float = 0.0,
+        round: float = 360.0,
+    ) -> Instance:
         """Build from arrays, without documents; see `optsched.instance.from_arrays.instance_from_arrays`."""
         from optsched.instance.from_arrays import instance_from_arrays
 
-        return instance_from_arrays(**arrays)
+        return instance_from_arrays(
+            pools=pools, throughput=throughput, workload=workload, workloads=workloads, gpus=gpus,
+            gpus_max=gpus_max, steps=steps, steps_done=steps_done, weight=weight, arrival=arrival,
+            deadline=deadline, soft_deadline=soft_deadline, tenant=tenant, tenants=tenants,
+            preemptible=preemptible, restart_cost=restart_cost, isolated_time=isolated_time,
+            ids=ids, colocation=colocation, resources=resources, constraints=constraints,
+            performance=performance, name=name, now=now, round=round,
+        )  # fmt: skip
 
     def to_document(self) -> dict[str, Any]:
         """The instance as a document that `from_document` reads back to an equal instance."""

@@ -13,7 +13,6 @@ The topology stays as it is: nodes that are added to an explicit one have no lin
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.errors import UsageError
+from optsched.errors import UsageError, did_you_mean
 from optsched.instance.build_cluster import MAX_GPUS, MAX_NODES
 from optsched.instance.cluster import PER_NODE, UP, Cluster, Pool, Resource
 from optsched.instance.instance import Instance
@@ -68,8 +67,7 @@ def _check(name: str, amount: float, cluster: Cluster, now: float) -> None:
         head, _, kind = name.rpartition(".")
         if head in cluster.pool_index and kind in PER_NODE:
             raise UsageError(f"add {name}: not every usable node of {head} states its {kind}, so there is no limit")
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = did_you_mean(name, known)
         raise UsageError(f"add: no pool or resource is called {name!r}, expected one of {', '.join(known)}{hint}")
     if not math.isfinite(amount):
         raise UsageError(f"add {name}: found {amount}, expected a finite number")

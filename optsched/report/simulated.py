@@ -14,7 +14,7 @@ from optsched.report.performance_profile import LINES, STYLES
 
 if TYPE_CHECKING:
     from optsched.simulation import Simulation
-    from optsched.simulation.fairness import RHO
+    from optsched.simulation.options import RHO
 
 Metrics = Mapping[str, float | None]
 Problem = tuple[str, Any, int]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from optsched.simulation import Simulation
-    from optsched.simulation.fairness import RHO
+    from optsched.simulation.options import RHO
 
 MOST_GANTTS = 4
 """Policies whose GPUs are drawn."""

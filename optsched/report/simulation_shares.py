@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from optsched.simulation import Simulation
-    from optsched.simulation.fairness import RHO
+    from optsched.simulation.options import RHO
 
 POINTS = 400
 """Points of a line, at most."""

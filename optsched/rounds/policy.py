@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, NonNegative, Positive, PositiveCount, Tuple
+from optsched.instance.durations import Spelled
 from optsched.instance.reading import show, validate
 from optsched.ranking import Ranking
 from optsched.registry import load_ranking, names
@@ -33,7 +34,8 @@ class RoundPolicy(Document):
         Side constraints beside those of the instance (`optsched.assembly.constraints_in_force`).
     solver : str
     time_limit : float
-        Seconds that the solver has in a round; what it leaves unanswered is answered by the fallback.
+        Seconds, or text such as ``5m``, that the solver has in a round; what it leaves unanswered is answered by the
+        fallback.
     work_limit : int, optional
         Iterations, nodes or conflicts, at which a solver stops reproducibly.
     gap : float, optional
@@ -63,7 +65,7 @@ class RoundPolicy(Document):
     ranking: str | None = None
     constraints: Tuple[dict[str, Any]] = ()
     solver: str = "auto"
-    time_limit: Positive = 10.0
+    time_limit: Annotated[Positive, Spelled] = 10.0
     work_limit: PositiveCount | None = None
     gap: NonNegative | None = None
     threads: Count = 1

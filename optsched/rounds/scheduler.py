@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from optsched.assembly import Performance, opened
+from optsched.assembly import Performance, load
 from optsched.errors import InvalidInput, JournalError, UsageError
 from optsched.instance import Instance
 from optsched.instance.documents import LARGEST
@@ -30,8 +31,9 @@ from optsched.rounds.events import (
 from optsched.rounds.journal import Journal
 from optsched.rounds.living import Living
 from optsched.rounds.metrics import Metrics
+from optsched.rounds.opening import StateSource, state_of
 from optsched.rounds.plan import Plan
-from optsched.rounds.policy import RoundPolicy, policy_of
+from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.policy_checks import check_policy
 from optsched.rounds.recording import plan_record, state_parts
 from optsched.rounds.recovery import recover
@@ -48,10 +50,10 @@ class Scheduler:
 
     Parameters
     ----------
-    instance : Instance, or what `optsched.load` takes
-        The cluster, and the jobs that are there already.
+    instance : Instance, RoundState, or a document or file of either
+        The cluster, and the jobs that are there already; or the state of a round, from which the rounds go on.
     policy : RoundPolicy or mapping, optional
-        How rounds are decided.
+        How rounds are decided, in the place of the state's own.
     clock : callable, optional
         Seconds, such as `time.time`, asked where a call does not say when it is (``now``). By default there is none:
         such a call happens at the time of the call before it, so that the same calls give the same plans.
@@ -81,7 +83,7 @@ class Scheduler:
 
     def __init__(
         self,
-        instance: Instance | str | Path,
+        instance: StateSource,
         policy: RoundPolicy | Mapping[str, Any] | None = None,
         *,
         clock: Callable[[], float] | None = None,
@@ -92,15 +94,15 @@ class Scheduler:
         isolate: bool = True,
         performance: Performance | None = None,
     ) -> None:
-        policy = policy_of(policy or {})
-        living = Living(RoundState.first(opened(instance, performance), policy))
+        state = state_of(instance, policy)
+        living = Living(replace(state, instance=load(state.instance, performance)))
         self._journal: Journal | None = None
         self._begin(living, clock, snapshot_every, isolate, Metrics())
         try:
-            check_policy(policy, living.state.instance, self._load)
+            check_policy(state.policy, living.state.instance, self._load)
             if journal is not None:
                 self._journal = Journal.create(journal, fsync=fsync, keep=keep)
-                self._snapshot()
+                self._snapshot(required=True)
         except BaseException:
             self.close()
             raise
@@ -235,9 +237,22 @@ class Scheduler:
         amounts = _object(add, "add", "amounts by the name of a pool or resource")
         self._take(Resize, now, add={name: _number(amount) for name, amount in amounts.items()})
 
-    def update(self, job: str, *, now: float | None = None, **fields: Any) -> None:
-        """A job gets another ``weight``, ``deadline``, ``steps``, ``preemptible`` or ``restart_cost``."""
-        self._take(Update, now, job=job, **fields)
+    def update(
+        self,
+        job: str,
+        *,
+        weight: float | None = None,
+        deadline: float | None = None,
+        steps: float | None = None,
+        preemptible: bool | None = None,
+        restart_cost: float | None = None,
+        now: float | None = None,
+    ) -> None:
+        """A job gets other values; what is None stays as it is."""
+        self._take(
+            Update, now, job=job, weight=weight, deadline=deadline, steps=steps, preemptible=preemptible,
+            restart_cost=restart_cost,
+        )  # fmt: skip
 
     def _take(self, kind: type[Event], now: float | None, **fields: Any) -> None:
         """Check an event, write it down, and only then let it change the state."""
@@ -309,15 +324,15 @@ class Scheduler:
         """A solver by name, in its own process if it is to have one."""
         return load_solver(name) if self._process is None else self._process.load(name)
 
-    def _snapshot(self) -> None:
-        """Write the state down as a whole; a disk that is full costs the snapshot, not the plan."""
+    def _snapshot(self, *, required: bool = False) -> None:
+        """Write the state down as a whole; a disk that is full costs a later snapshot, not the plan."""
         if self._journal is None:
             return
         try:
             self._journal.snapshot(*state_parts(self._living.state, self._living.performance(), self.metrics))
             self._snapshot_of = self._living.state.number
         except JournalError as error:
-            if self._living.state.number == 0:
+            if required:
                 raise
             log.warning("%s", error)
 

@@ -24,19 +24,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.api import Performance, compile, constraints_in_force, make_formulation, make_limits, opened
+from optsched.api import InstanceSource, Performance, compile, constraints_in_force, load, make_formulation, make_limits
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine
-from optsched.errors import Interrupted, UsageError
+from optsched.errors import Interrupted, UsageError, checks_keywords
 from optsched.formulation import Formulation, Infeasible
-from optsched.instance import Instance
+from optsched.instance.durations import Duration
 from optsched.outcome import Outcome
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram, Minimum, SideRows, Total
@@ -45,6 +44,7 @@ from optsched.sensitivity.front import Axis, Front, FrontPoint, efficient
 from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.solution import Status, Termination
 from optsched.solution.certificate import certify_point
+from optsched.solvers import Progress
 
 Objective = str | tuple[str, Mapping[str, Any]]
 """A formulation by name, or a name with its options."""
@@ -59,8 +59,9 @@ NOTHING = 1e-7
 MOST_POINTS = 10_000
 
 
+@checks_keywords
 def pareto(
-    instance: Instance | str | Path,
+    instance: InstanceSource,
     objectives: Sequence[Objective],
     *,
     points: int = 11,
@@ -69,9 +70,17 @@ def pareto(
     model: PerformanceModel | None = None,
     performance: Performance | None = None,
     classes: bool = True,
+    time_limit: Duration | None = None,
+    work_limit: int | None = None,
+    gap: float | None = None,
+    tolerance: float = 1e-9,
+    threads: int = 1,
+    seed: int = 0,
+    solver_options: Mapping[str, Any] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_log: Callable[[str], None] | None = None,
     prove: bool = False,
     on_point: Callable[[int], None] | None = None,
-    **limits: Any,
 ) -> Front:
     """Find compromises between two objectives.
 
@@ -89,7 +98,7 @@ def pareto(
         Called with the number of each point, from 1, before it is solved.
     solver, model, performance, classes, prove
         As of `optsched.solve`.
-    **limits
+    time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
         As of `optsched.solve`; ``time_limit`` is that of the whole front.
 
     Returns
@@ -108,16 +117,17 @@ def pareto(
         raise UsageError(f"a front is between two objectives that differ, found {len(pairs)} of them")
     if not 2 <= points <= MOST_POINTS:
         raise UsageError(f"points: found {points}, expected a number from 2 to {MOST_POINTS:,}")
+    limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
     for name, options in pairs:
         make_formulation(name, options, constraints)  # names and options are checked before anything is read
-    given = opened(instance, performance)
+    given = load(instance, performance)
     everything = constraints_in_force(given, constraints)
     f, g = (make_formulation(name, options, everything) for name, options in pairs)
     for formulation in (f, g):
         if given.kind not in formulation.accepts:
             raise UsageError(f"{formulation.name} takes {', '.join(sorted(formulation.accepts))}, not {given.kind}")
     candidates = compile(given, model)
-    engine = Engine(load_solver, solver, make_limits(**limits), prove)
+    engine = Engine(load_solver, solver, limits, prove)
     axes = (Axis.of(f), Axis.of(g))
     try:
         first, second = _programs(f, g, candidates if classes else candidates.per_job())

@@ -21,22 +21,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from optsched.api import Performance, constraints_in_force, make_formulation, make_limits, opened, solve
+from optsched.api import InstanceSource, Performance, constraints_in_force, load, make_formulation, make_limits, solve
 from optsched.arrays import FloatArray
 from optsched.engine import Engine
-from optsched.errors import UsageError
+from optsched.errors import UsageError, checks_keywords
 from optsched.formulation import Extend, Formulation, Infeasible
-from optsched.instance import Instance
+from optsched.instance.durations import Duration
 from optsched.instance.resize import resized
 from optsched.performance import PerformanceModel
 from optsched.registry import load_formulation, load_solver
 from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.solution import Solution, Status
+from optsched.solvers import Progress
 
 FORMAT = "optsched-whatif/1"
 
@@ -124,8 +124,9 @@ class WhatIf:
         }
 
 
+@checks_keywords
 def whatif(
-    instance: Instance | str | Path,
+    instance: InstanceSource,
     formulation: str = "max-min-fairness",
     *,
     add: Mapping[str, float],
@@ -137,9 +138,17 @@ def whatif(
     performance: Performance | None = None,
     classes: bool = True,
     options: Mapping[str, Any] | None = None,
+    time_limit: Duration | None = None,
+    work_limit: int | None = None,
+    gap: float | None = None,
+    tolerance: float = 1e-9,
+    threads: int = 1,
+    seed: int = 0,
+    solver_options: Mapping[str, Any] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_log: Callable[[str], None] | None = None,
     prove: bool = False,
     on_change: Callable[[Mapping[str, float]], None] | None = None,
-    **limits: Any,
 ) -> WhatIf:
     """Solve an instance as it is, and with more or less of some resources.
 
@@ -157,9 +166,8 @@ def whatif(
         Called with what is added before each change is solved.
     solver, constraints, extend, model, performance, classes, options, prove
         As of `optsched.solve`.
-    **limits
-        As of `optsched.solve` (``time_limit`` ...), of each run by itself; those of the held program have one more
-        together.
+    time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+        As of `optsched.solve`, of each run by itself; those of the held program have one more together.
 
     Returns
     -------
@@ -173,16 +181,19 @@ def whatif(
     """
     if not add:
         raise UsageError("nothing is added: expected the name of a pool or resource, and an amount")
+    limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
     make_formulation(formulation, options, constraints, extend)  # a wrong name is refused before anything is read
-    given = opened(instance, performance)
+    given = load(instance, performance)
     wanted = [{name: amount} for name, amount in add.items()] if each else [dict(add)]
     larger = [resized(given, change) for change in wanted]
     how: dict[str, Any] = {
         "solver": solver, "constraints": constraints, "extend": extend, "model": model, "classes": classes,
-        "options": options, "prove": prove, **limits,
+        "options": options, "prove": prove,
+        "time_limit": time_limit, "work_limit": work_limit, "gap": gap, "tolerance": tolerance, "threads": threads,
+        "seed": seed, "solver_options": solver_options, "on_progress": on_progress, "on_log": on_log,
     }  # fmt: skip
     base = solve(given, formulation, **how)
-    engine = Engine(load_solver, solver, make_limits(**limits), prove)
+    engine = Engine(load_solver, solver, limits, prove)
     own = make_formulation(formulation, options, constraints_in_force(given, constraints), extend)
     held, not_held = _held(own, base, engine)
     changes = []

@@ -20,7 +20,7 @@ of the ACM 23(4), 1976 (all breakpoints of a concave piecewise linear function, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,13 +29,14 @@ import numpy as np
 from optsched.api import make_formulation, make_limits
 from optsched.arrays import FloatArray
 from optsched.engine import Engine
-from optsched.errors import UsageError
+from optsched.errors import UsageError, checks_keywords
 from optsched.formulation import Formulation
+from optsched.instance.durations import Duration
 from optsched.registry import load_solver
 from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.sensitivity.value_function import Tangent, ValueFunction
 from optsched.solution import Solution, Status
-from optsched.solvers import Capability
+from optsched.solvers import Capability, Limits, Progress
 
 MOST_RUNS = 400
 """Runs of a curve at most."""
@@ -117,8 +118,21 @@ class CapacityCurve:
         }  # fmt: skip
 
 
+@checks_keywords
 def capacity_ranging(
-    solution: Solution, resources: Sequence[str] | None = None, *, solver: str = "auto", **limits: Any
+    solution: Solution,
+    resources: Sequence[str] | None = None,
+    *,
+    solver: str = "auto",
+    time_limit: Duration | None = None,
+    work_limit: int | None = None,
+    gap: float | None = None,
+    tolerance: float = 1e-9,
+    threads: int = 1,
+    seed: int = 0,
+    solver_options: Mapping[str, Any] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_log: Callable[[str], None] | None = None,
 ) -> dict[str, CapacityRange]:
     """For each resource, the capacities between which its price stays valid, all else held.
 
@@ -132,8 +146,8 @@ def capacity_ranging(
         Names as in ``solution.prices``; default: all.
     solver : str
         One with duals.
-    **limits
-        ``time_limit`` ... of `optsched.solve`, for all resources together.
+    time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+        As of `optsched.solve`; the limits are for all resources together.
 
     Returns
     -------
@@ -146,12 +160,14 @@ def capacity_ranging(
         The solution is not optimal, has no prices, is not of one linear program, or was made with ``extend``; or there
         is no such resource.
     """
+    limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
     held = held_of(solution, solver, limits)
     names = held.classes.resources.names
     wanted = [names.index(_known(name, names)) for name in (names if resources is None else resources)]
     return {names[row]: _range(solution, held, row) for row in sorted(set(wanted))}
 
 
+@checks_keywords
 def capacity_curve(
     solution: Solution,
     resource: str,
@@ -159,7 +175,15 @@ def capacity_curve(
     high: float | None = None,
     *,
     solver: str = "auto",
-    **limits: Any,
+    time_limit: Duration | None = None,
+    work_limit: int | None = None,
+    gap: float | None = None,
+    tolerance: float = 1e-9,
+    threads: int = 1,
+    seed: int = 0,
+    solver_options: Mapping[str, Any] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_log: Callable[[str], None] | None = None,
 ) -> CapacityCurve:
     """The optimum over the capacity of a resource, all else held: every breakpoint between two capacities.
 
@@ -171,7 +195,7 @@ def capacity_curve(
     low, high : float
         Ends; ``low`` is raised to the least capacity with which the side constraints can be met. By default ``high`` is
         a capacity beyond which more never helps, whatever the jobs run in.
-    solver, **limits
+    solver, time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
         As of `capacity_ranging`.
 
     Raises
@@ -179,6 +203,7 @@ def capacity_curve(
     UsageError
         As of `capacity_ranging`; or ``low`` is not below ``high``, or nothing is feasible between them.
     """
+    limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
     held = held_of(solution, solver, limits)
     names = held.classes.resources.names
     row = names.index(_known(resource, names))
@@ -194,7 +219,7 @@ def capacity_curve(
     return CapacityCurve(resource, capacity, values, objective, finished)
 
 
-def held_of(solution: Solution, solver: str = "auto", limits: Mapping[str, Any] | None = None) -> HeldProgram:
+def held_of(solution: Solution, solver: str = "auto", limits: Limits | None = None) -> HeldProgram:
     """The linear program of an optimal solution, to be held; raises `UsageError` as `capacity_ranging` says."""
     if any(item.get("kind") == "extend" for item in solution.constraints):
         raise UsageError("the solution was made with extend: its rows are not known here, so it has no ranges")
@@ -211,7 +236,7 @@ def held_of(solution: Solution, solver: str = "auto", limits: Mapping[str, Any] 
         raise UsageError(f"the solution of {solution.formulation} has no prices: integer programs and rules have none")
     if solver != "auto":
         load_solver(solver).require(Capability.DUALS, "ranging")
-    return HeldProgram(formulation, program, Engine(load_solver, solver, make_limits(**(limits or {}))))
+    return HeldProgram(formulation, program, Engine(load_solver, solver, limits or Limits()))
 
 
 def _known(name: str, names: Sequence[str]) -> str:

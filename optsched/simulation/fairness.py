@@ -13,15 +13,12 @@ Published definitions differ, and their numbers cannot be compared:
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from optsched.arrays import AnyArray, FloatArray, IntArray
+from optsched.simulation.options import RHO
 from optsched.simulation.result import Simulation
 from optsched.simulation.truth import Truth
-
-RHO = Literal["isolated", "contention", "static"]
 
 
 def finish_time_ratios(simulation: Simulation, definition: RHO = "isolated") -> FloatArray:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
-from optsched.simulation.fairness import RHO, finish_time_ratios
+from optsched.simulation.fairness import finish_time_ratios
+from optsched.simulation.options import RHO
 from optsched.simulation.result import Simulation
 
 SECONDS_PER_HOUR = 3600.0

@@ -9,10 +9,15 @@ from pydantic import Field
 
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, NonNegative, Positive, PositiveCount
+from optsched.instance.durations import Spelled
 from optsched.instance.reading import show, validate
 
 Part = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 Mode = Literal["rounds", "fluid", "gavel"]
+Replan = Literal["rounds", "events"]
+PoolOrder = Literal["listed", "random"]
+RHO = Literal["isolated", "contention", "static"]
+"""Published definitions of the finish-time ratio."""
 MODES_OF: Mapping[str, tuple[Mode, ...]] = {
     "replan": ("rounds",),
     "round": ("rounds", "gavel"),
@@ -28,7 +33,7 @@ MODES_OF: Mapping[str, tuple[Mode, ...]] = {
 
 
 class SimulationOptions(Document):
-    """Options of `optsched.simulate`; times in seconds.
+    """Options of `optsched.simulate`; times in seconds, or as text such as ``5m``.
 
     Attributes
     ----------
@@ -69,19 +74,19 @@ class SimulationOptions(Document):
     """
 
     mode: Mode = "rounds"
-    replan: Literal["rounds", "events"] = "rounds"
-    round: Positive | None = None
+    replan: Replan = "rounds"
+    round: Annotated[Positive, Spelled] | None = None
     warm_up: Part = 0.0
     cool_down: Part = 0.0
-    until: Positive | None = None
+    until: Annotated[Positive, Spelled] | None = None
     noise: NonNegative = 0.0
     observe: bool = False
     failures: Positive | None = None
     repair: Positive = 1.0
-    checkpoint: Positive | None = None
-    restart_cost: NonNegative | None = None
-    reset_interval: NonNegative = Field(default=1920.0)
-    pool_order: Literal["listed", "random"] = "listed"
+    checkpoint: Annotated[Positive, Spelled] | None = None
+    restart_cost: Annotated[NonNegative, Spelled] | None = None
+    reset_interval: Annotated[NonNegative, Spelled] = 1920.0
+    pool_order: PoolOrder = "listed"
     segments: bool = True
     most_rounds: PositiveCount = 10_000_000
     seed: Count = 0

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.simulation.options import RHO
 from optsched.traces import Trace
 
 
@@ -152,8 +153,8 @@ class Simulation:
         """Seconds from the arrival of a job to its end (JCT), shape (jobs,); NaN where it has none."""
         return self.jobs.finish - self.trace.instance.jobs_table.arrival
 
-    def metrics(self, **options: Any) -> dict[str, float | None]:
+    def metrics(self, *, rho: RHO = "isolated", unfair: float = 1.0) -> dict[str, float | None]:
         """The numbers that describe it (`optsched.simulation.metrics.metrics`)."""
         from optsched.simulation.metrics import metrics
 
-        return metrics(self, **options)
+        return metrics(self, rho=rho, unfair=unfair)

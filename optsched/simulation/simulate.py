@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
-from optsched.assembly import Performance, opened
-from optsched.errors import InvalidInput
+from optsched.assembly import Performance, load
+from optsched.errors import InvalidInput, checks_keywords
 from optsched.instance import Instance
+from optsched.instance.durations import Duration
 from optsched.instance.reading import show, validate
 from optsched.registry import policy_kind
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.policy_checks import check_policy
 from optsched.simulation.fluid import Fluid
 from optsched.simulation.gavel import GavelRounds
-from optsched.simulation.options import SimulationOptions, simulation_options
+from optsched.simulation.options import Mode, PoolOrder, Replan, SimulationOptions, simulation_options
 from optsched.simulation.result import Simulation
 from optsched.simulation.rounds import Rounds
 from optsched.simulation.truth import Truth
-from optsched.traces import Trace, load_trace
+from optsched.traces import TraceSource, load_trace
 
 ROUNDING = 1e-6
 """Of a job, that products of parts and numbers of jobs may be off."""
@@ -37,35 +37,60 @@ OF_ROUNDS = ("fill", "hysteresis", "max_moves", "patience", "progress")
 """What of a policy only the rounds of a scheduler heed."""
 
 
+@checks_keywords
 def simulate(
-    trace: Trace | Instance | str | Path,
+    trace: TraceSource,
     policy: RoundPolicy | Mapping[str, Any] | str = "max-min-fairness",
     *,
     performance: Performance | None = None,
     truth: Performance | None = None,
-    **options: Any,
+    mode: Mode = "rounds",
+    replan: Replan = "rounds",
+    round: Duration | None = None,
+    warm_up: float = 0.0,
+    cool_down: float = 0.0,
+    until: Duration | None = None,
+    noise: float = 0.0,
+    observe: bool = False,
+    failures: float | None = None,
+    repair: float = 1.0,
+    checkpoint: Duration | None = None,
+    restart_cost: Duration | None = None,
+    reset_interval: Duration = 1920.0,
+    pool_order: PoolOrder = "listed",
+    segments: bool = True,
+    most_rounds: int = 10_000_000,
+    seed: int = 0,
 ) -> Simulation:
     """Simulate a trace.
 
     Parameters
     ----------
-    trace : Trace, Instance, str or Path
-        Or what `optsched.load` takes.
+    trace : Trace, or what `optsched.load` takes
     policy : RoundPolicy, mapping or str
         How rounds are decided; a name alone is that of a formulation or of a ranking.
     performance : mapping or path, optional
         What the scheduler believes of throughputs, in the place of the instance's own performance object.
     truth : mapping or path, optional
         What they are; by default the same as without ``performance``. What it does not say, is as believed.
-    **options
-        `SimulationOptions`. The seed is the policy's too, unless that has one.
+    mode, replan, round, warm_up, cool_down, until, noise, observe, failures, repair, checkpoint, restart_cost
+        See `SimulationOptions`. Times are seconds, or text such as ``"5m"``.
+    reset_interval, pool_order, segments, most_rounds, seed
+        See `SimulationOptions`. The seed is the policy's too, unless that has one.
 
     Raises
     ------
     InvalidInput, UsageError
         The trace, the policy or the options make no sense.
     """
-    chosen = simulation_options(options)
+    given = {
+        "mode": mode, "replan": replan, "round": round, "warm_up": warm_up, "cool_down": cool_down, "until": until,
+        "noise": noise, "observe": observe, "failures": failures, "repair": repair, "checkpoint": checkpoint,
+        "restart_cost": restart_cost, "reset_interval": reset_interval, "pool_order": pool_order,
+        "segments": segments, "most_rounds": most_rounds, "seed": seed,
+    }  # fmt: skip
+    default = SimulationOptions().model_dump()
+    chosen = simulation_options({name: value for name, value in given.items() if value != default[name]})
     told = load_trace(trace)
     decided = policy_of(policy)
     if "seed" not in decided.model_fields_set:
@@ -73,8 +98,8 @@ def simulate(
     check_heeded(decided, chosen.mode)
     instance = told.instance if chosen.round is None else replace(told.instance, round=chosen.round)
     told = replace(told, instance=instance)
-    believed = replace(told, instance=opened(instance, performance))
-    real = replace(told, instance=_real(opened(instance, truth), believed.instance))
+    believed = replace(told, instance=load(instance, performance))
+    real = replace(told, instance=_real(load(instance, truth), believed.instance))
     check_policy(decided, believed.instance)
     run = MODES[chosen.mode](believed, decided, chosen, Truth(real))
     run.run()

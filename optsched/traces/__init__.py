@@ -2,7 +2,7 @@
 
 from optsched.traces.demand import Demand, demand_of
 from optsched.traces.documents import trace_schema
-from optsched.traces.files import load_trace, trace_bytes
+from optsched.traces.files import TraceSource, load_trace, trace_bytes
 from optsched.traces.summary import TraceSummary, describe
 from optsched.traces.trace import NodeEvents, Regimes, Trace
 
@@ -11,6 +11,7 @@ __all__ = [
     "NodeEvents",
     "Regimes",
     "Trace",
+    "TraceSource",
     "TraceSummary",
     "demand_of",
     "describe",

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from optsched.assembly import load
+from optsched.assembly import InstanceSource, load
 from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.instance.files import instance_bytes, pretty_json, read_file
 from optsched.traces.documents import read_trace_document
 from optsched.traces.trace import Trace
 
+TraceSource = Trace | InstanceSource
+"""A trace, an instance in which nothing happens besides, a document of either, or where it is read from."""
 
-def load_trace(source: str | Path | Instance | Trace) -> Trace:
+
+def load_trace(source: TraceSource) -> Trace:
     """Read a trace: a JSON, YAML or npz file, ``-`` for standard input, ``@name`` for an instance that ships.
+
+    A parsed document is taken too, and an instance.
 
     Raises
     ------
@@ -24,7 +30,9 @@ def load_trace(source: str | Path | Instance | Trace) -> Trace:
         return source
     if isinstance(source, Instance):
         return Trace(source)
-    if isinstance(source, str) and source.startswith("@"):
+    if isinstance(source, Mapping):
+        return read_trace_document(source)
+    if not isinstance(source, str | Path) or str(source).startswith("@"):
         return Trace(load(source))
     read = read_file(source, "trace", read_trace_document)
     return Trace(read) if isinstance(read, Instance) else read

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import Any
 
 from optsched.verify.check import verify
 from optsched.verify.findings import Finding, Verification
@@ -15,8 +14,8 @@ __all__ = ["Finding", "Verification", "verify"]
 class _CallableModule(ModuleType):
     """Importing this package puts it in the place of the function `optsched.verify`; so it can be called like it."""
 
-    def __call__(self, *args: Any, **options: Any) -> Verification:
-        return verify(*args, **options)
+    __call__ = staticmethod(verify)
 
 
 sys.modules[__name__].__class__ = _CallableModule
+__wrapped__ = verify  # where `inspect.signature` looks for the signature of what is called

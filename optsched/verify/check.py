@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.assembly import Performance, opened
+from optsched.assembly import InstanceSource, Performance, load
 from optsched.engine import Engine
+from optsched.errors import UsageError, checks_keywords
 from optsched.formulation import by_class, by_job
 from optsched.instance import Instance
 from optsched.outcome import STOPPED
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
-from optsched.solution import Allocation, Status, Termination, gap_of
+from optsched.solution import Allocation, Solution, Status, Termination, gap_of
 from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.document import SolutionDocument
 from optsched.verify.findings import RELATIVE, Bound, Finding, Findings, Verification
@@ -27,7 +26,7 @@ from optsched.verify.numbers import Point, check_metrics, check_numbers
 from optsched.verify.packed import check_packed
 from optsched.verify.placement import check_placed
 from optsched.verify.plans import check_plan
-from optsched.verify.reading import read_solution
+from optsched.verify.reading import SolutionSource, read_solution
 from optsched.verify.rounds import check_document_rounds
 from optsched.verify.rows import AllocationRows, check_shares, check_throughput, check_time, compare_rows, resolve_rows
 from optsched.verify.subject import Subject, rebuild
@@ -51,15 +50,16 @@ OF_ALLOCATION = ("allocation", "throughput", "metrics")
 """Fields that a closed form decides, and those that follow from its allocation."""
 
 
+@checks_keywords
 def verify(
-    instance: Instance | str | Path,
-    document: Mapping[str, Any] | str | Path,
+    instance: InstanceSource | Solution,
+    document: SolutionSource | None = None,
     *,
     resolve: bool = False,
     model: PerformanceModel | None = None,
     performance: Performance | None = None,
 ) -> Verification:
-    """Check a solution file against its instance, with every number recomputed.
+    """Check a solution against its instance, with every number recomputed.
 
     The candidates are compiled and the formulation is built anew, by name, options and side constraints; each row of
     the allocation is found among the columns; objective, throughputs, bound, gap, prices, metrics, certificate, status
@@ -68,8 +68,9 @@ def verify(
 
     Parameters
     ----------
-    instance : Instance or what `optsched.load` takes
-    document : mapping or path
+    instance : Solution, or what `optsched.load` takes
+        A solution alone is checked against the instance that it has.
+    document : Solution, mapping or path
         The solution; ``-`` is standard input.
     resolve : bool
         Also solve again and compare the objectives.
@@ -89,13 +90,20 @@ def verify(
         If the instance is invalid, or the solution cannot be read or is not JSON. Everything else that is wrong with
         the solution is a finding.
     """
+    if isinstance(instance, Solution):
+        if document is not None:
+            raise UsageError("verify: found two solutions, expected one, or an instance and its solution")
+        given, document = load(instance.instance, performance), instance
+    elif document is None:
+        raise UsageError("verify: found no solution, expected one, alone or behind its instance")
+    else:
+        given = load(instance, performance)
     findings = Findings()
-    instance = opened(instance, performance)
     solution = read_solution(document, findings)
     bound: Bound = "not verifiable"
     if solution is not None and not _extended(solution, findings):
         with np.errstate(all="ignore"):
-            bound = _check(solution, instance, resolve, model, findings, performance is not None)
+            bound = _check(solution, given, resolve, model, findings, performance is not None)
     return Verification(tuple(findings.items), bound)
 
 

@@ -9,11 +9,15 @@ from typing import Any
 
 from optsched.errors import InvalidInput
 from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show, validate
+from optsched.solution import Solution
 from optsched.solution.document import SolutionDocument
 from optsched.verify.findings import Findings
 
+SolutionSource = Solution | Mapping[str, Any] | str | Path
+"""A solution, its document, or the file that holds it; ``-`` is standard input."""
 
-def read_solution(source: Mapping[str, Any] | str | Path, findings: Findings) -> SolutionDocument | None:
+
+def read_solution(source: SolutionSource, findings: Findings) -> SolutionDocument | None:
     """The solution, or None with a finding if it has not the shape of the format.
 
     Raises
@@ -21,6 +25,8 @@ def read_solution(source: Mapping[str, Any] | str | Path, findings: Findings) ->
     InvalidInput
         If the file cannot be read or is not JSON.
     """
+    if isinstance(source, Solution):
+        source = source.to_document(all_duals=True)
     document = _plain(source) if isinstance(source, Mapping) else _parsed(source)
     if not isinstance(document, dict):
         findings.add("", f"found {show(document)}, expected a solution: an object")

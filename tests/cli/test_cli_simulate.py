@@ -104,7 +104,7 @@ def test_another_truth_is_another_task(trace: str, monkeypatch: pytest.MonkeyPat
     from optsched.benchmarking.simulations import Simulations
     from optsched.traces import load_trace
 
-    monkeypatch.setattr("optsched.benchmarking.simulations.opened", lambda instance, model: instance)
+    monkeypatch.setattr("optsched.benchmarking.simulations.load", lambda instance, model: instance)
     keys = set()
     for content in ("one", "two"):
         Path("truth.json").write_text(content)

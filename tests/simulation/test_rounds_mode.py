@@ -322,7 +322,6 @@ def test_rounds_in_which_nothing_can_change_are_not_planned(make: Make, monkeypa
     [
         ({"mode": "magic"}, "options.mode: found \"magic\", expected one of 'rounds', 'fluid' or 'gavel'"),
         ({"noise": -1.0}, "options.noise: found -1.0"),
-        ({"speed": 2}, "options.speed: found an unknown key 'speed'"),
         ({"warm_up": 2.0}, "options.warm_up"),
     ],
 )

@@ -1,0 +1,37 @@
+"""Durations as people write them: seconds, or text such as ``90s``, ``5m``, ``2h`` and ``1d``."""
+
+from __future__ import annotations
+
+import math
+import re
+from numbers import Real
+from typing import Any
+
+from pydantic import BeforeValidator
+
+from optsched.errors import UsageError
+
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+PATTERN = re.compile(r"(\d+\.?\d*|\.\d+)\s*(s|min|m|h|d|)", re.ASCII)
+
+Duration = float | str
+"""Seconds, or text with a unit."""
+
+
+def seconds_of(value: Duration, name: str) -> float:
+    """Seconds of 90, ``90``, ``90s``, ``5m``, ``2h`` or ``1d``; raises `UsageError` naming the parameter."""
+    seconds = _seconds(value)
+    sensible = isinstance(value, Real) if seconds is value else math.isfinite(seconds)  # text of 400 digits is none
+    if sensible and not isinstance(value, bool):
+        return float(seconds)
+    raise UsageError(f"{name}: found {value!r}, expected seconds or a duration such as 90s, 5m, 2h or 1d")
+
+
+def _seconds(value: Any) -> Any:
+    """Text as seconds; what is no such text stays as it is."""
+    match = PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
+    return float(match[1]) * UNITS[match[2]] if match else value
+
+
+Spelled = BeforeValidator(_seconds)
+"""Beside the type of a field in seconds: the field takes text with a unit too, as in ``"5m"``."""

@@ -1,0 +1,227 @@
+"""What `import optsched` offers: names, signatures, and what its functions take in place of files and numbers."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import optsched
+from optsched import errors
+from optsched.api import make_limits
+from optsched.instance.from_arrays import instance_from_arrays
+from optsched.rounds.digest import plan_digest
+from optsched.simulation.options import SimulationOptions
+
+QUICKSTART = optsched.load("@quickstart").to_document()
+OPEN = {
+    "solve": "formulation_options",
+    "fit_model": "options",
+    "fit_pairs": "options",
+}
+"""Functions that pass further keywords on: options of a formulation or a model, which a plug-in may bring."""
+
+# --- names ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_error_is_exported() -> None:
+    found = {name for name, item in vars(errors).items() if isinstance(item, type) and issubclass(item, Exception)}
+    assert found <= set(optsched.__all__)
+    assert all(getattr(optsched, name) is getattr(errors, name) for name in found)
+
+
+def test_a_formulation_and_a_side_constraint_of_one_s_own() -> None:
+    from optsched.formulation import Formulation, SideConstraint
+
+    assert (optsched.Formulation, optsched.SideConstraint) == (Formulation, SideConstraint)
+
+
+# --- signatures ----------------------------------------------------------------------------------------------------
+
+
+def functions() -> dict[str, Callable[..., Any]]:
+    found = {name: getattr(optsched, name) for name in optsched.__all__ if not name[0].isupper()}
+    del found["__version__"]
+    for owner in (optsched.Scheduler, optsched.Instance, optsched.Simulation):
+        for name, method in inspect.getmembers(owner, callable):
+            if not name.startswith("_"):
+                found[f"{owner.__name__}.{name}"] = method
+    return found
+
+
+def test_public_functions_say_what_they_take() -> None:
+    further = {
+        name: parameter.name
+        for name, function in functions().items()
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD
+    }
+    assert further == OPEN
+
+
+def test_verify_says_what_it_takes_after_its_package_was_imported() -> None:
+    program = (
+        "import inspect, optsched; before = inspect.signature(optsched.verify); import optsched.verify;"
+        "assert inspect.signature(optsched.verify) == before, inspect.signature(optsched.verify);"
+        "assert optsched.verify(optsched.solve('@quickstart')).ok"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+
+
+def test_options_of_a_simulation_are_parameters_with_the_same_defaults() -> None:
+    fields = {name: field.default for name, field in SimulationOptions.model_fields.items()}
+    parameters = inspect.signature(optsched.simulate).parameters
+    assert {name: parameters[name].default for name in fields} == fields
+    assert set(parameters) - set(fields) == {"trace", "policy", "performance", "truth"}
+
+
+def test_arrays_are_the_parameters_of_from_arrays() -> None:
+    assert inspect.signature(optsched.Instance.from_arrays) == inspect.signature(instance_from_arrays)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: optsched.solve("nowhere.json", timelimit=3), "time_limit"),
+        (lambda: optsched.solve("nowhere.json", "alpha-fairness", alhpa=3), "alpha"),
+        (lambda: optsched.compare("nowhere.json", timelimit=3), "time_limit"),
+        (lambda: optsched.whatif("nowhere.json", ad={"v100": 1}), "add"),
+        (lambda: optsched.pareto("nowhere.json", ("makespan", "cost"), point=3), "points"),
+        (lambda: optsched.simulate("nowhere.json", replann="events"), "replan"),
+        (lambda: optsched.verify("nowhere.json", "nothing.json", resolv=True), "resolve"),
+        (lambda: optsched.solve_program("nowhere.mps", thread=2), "threads"),
+    ],
+    ids=lambda item: item if isinstance(item, str) else "",
+)
+def test_an_unknown_keyword_is_refused_with_the_closest_one(call: Callable[[], object], name: str) -> None:
+    with pytest.raises(optsched.UsageError) as caught:
+        call()
+    assert str(caught.value).endswith(f"; did you mean {name}?")
+
+
+def test_the_message_of_an_unknown_keyword() -> None:
+    with pytest.raises(optsched.UsageError) as caught:
+        optsched.solve("@quickstart", timelimit=3)
+    told = "solve has no parameter and max-min-fairness no option 'timelimit'; did you mean time_limit?"
+    assert str(caught.value) == told
+
+
+# --- durations -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [(90, 90.0), ("90", 90.0), ("90s", 90.0), ("5m", 300.0), (" 2 h ", 7200.0), ("1d", 86400.0)]
+)
+def test_time_limits_are_seconds_or_text(given: float | str, seconds: float) -> None:
+    assert make_limits(given).time == seconds
+    assert optsched.RoundPolicy(time_limit=given).time_limit == seconds
+    assert SimulationOptions(until=given).until == seconds
+
+
+@pytest.mark.parametrize("given", ["5 parsecs", "-5m", "", "9" * 400, True, [5]])
+def test_what_is_no_duration_is_refused(given: Any) -> None:
+    with pytest.raises(optsched.UsageError, match=r"^time_limit: found "):
+        optsched.solve("@quickstart", time_limit=given)
+    with pytest.raises(optsched.InvalidInput) as caught:
+        optsched.simulate("@quickstart", {"time_limit": given})
+    assert caught.value.path == "policy.time_limit"
+
+
+def test_functions_that_take_a_time_limit_take_text() -> None:
+    solution = optsched.solve("@quickstart", time_limit="5m")
+    assert optsched.realise(solution, time_limit="5m").rounds is not None
+    assert optsched.compare("@quickstart", ["makespan"], time_limit="5m").rows[0].solution is not None
+    assert optsched.capacity_ranging(solution, ["v100"], time_limit="5m")["v100"].finished
+
+
+# --- documents in place of files -----------------------------------------------------------------------------------
+
+
+def test_a_document_stands_for_its_file() -> None:
+    instance = optsched.load("@quickstart")
+    assert optsched.load(QUICKSTART).sha256 == instance.sha256
+    assert optsched.load(instance) is instance
+    assert optsched.solve(QUICKSTART).objective == optsched.solve("@quickstart").objective
+    assert optsched.compile(QUICKSTART).instance.sha256 == instance.sha256
+    assert optsched.compare(QUICKSTART, ["makespan"]).instance.sha256 == instance.sha256
+    assert optsched.whatif(QUICKSTART, add={"v100": 1}).base.instance.sha256 == instance.sha256
+    assert optsched.load_trace(QUICKSTART).instance.sha256 == instance.sha256
+
+
+def test_a_document_that_is_wrong_is_refused_with_its_path() -> None:
+    with pytest.raises(optsched.InvalidInput) as caught:
+        optsched.solve({**QUICKSTART, "round": -1.0})
+    assert caught.value.path == "round"
+    with pytest.raises(optsched.UsageError, match=r"^instance: found 3, expected an Instance"):
+        optsched.load(3)  # type: ignore[arg-type]
+
+
+# --- verify --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("formulation", ["max-min-fairness", "proportional-shares", "lease"])
+def test_verify_takes_a_solution(formulation: str) -> None:
+    solution = optsched.solve("@leases" if formulation == "lease" else "@quickstart", formulation)
+    checked = optsched.verify(solution)
+    assert checked.ok
+    assert checked == optsched.verify(solution.instance, solution)
+    assert checked == optsched.verify(solution.instance, solution.to_document())
+
+
+def test_verify_finds_what_is_wrong_with_a_solution() -> None:
+    solution = optsched.solve("@quickstart")
+    assert solution.objective is not None
+    found = optsched.verify(replace(solution, objective=2 * solution.objective)).findings
+    assert "objective" in {finding.field for finding in found}
+    with pytest.raises(optsched.UsageError, match="found two solutions"):
+        optsched.verify(solution, solution)
+    with pytest.raises(optsched.UsageError, match="found no solution"):
+        optsched.verify("@quickstart")
+
+
+# --- schedulers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def begun() -> optsched.RoundState:
+    with optsched.Scheduler("@quickstart", {"formulation": "makespan"}, isolate=False) as scheduler:
+        scheduler.solve(now=0.0)
+        scheduler.solve(now=360.0)
+        return scheduler.state
+
+
+def test_a_scheduler_goes_on_from_a_state(begun: optsched.RoundState, tmp_path: Path) -> None:
+    expected = plan_digest(optsched.solve_round(begun))
+    file = tmp_path / "state.json"
+    file.write_text(json.dumps(begun.to_document()))
+    digests = []
+    for source in (begun, begun.to_document(), file):
+        with optsched.Scheduler(source, isolate=False) as scheduler:
+            assert scheduler.state.number == 2
+            assert scheduler.state.policy.formulation == "makespan"
+            digests.append(plan_digest(scheduler.solve(now=begun.now)))
+    assert digests == [expected] * 3
+
+
+def test_a_policy_takes_the_place_of_the_state_s_own(begun: optsched.RoundState) -> None:
+    with optsched.Scheduler(begun, {"formulation": "max-throughput"}, isolate=False) as scheduler:
+        assert scheduler.state.policy.formulation == "max-throughput"
+        assert scheduler.state.number == 2
+
+
+def test_a_journal_begins_with_a_state(begun: optsched.RoundState, tmp_path: Path) -> None:
+    with optsched.Scheduler(begun, isolate=False, journal=tmp_path / "journal", fsync=False) as scheduler:
+        plan = scheduler.solve(now=720.0)
+        after = scheduler.state.to_document()
+    with optsched.Scheduler.recover(tmp_path / "journal", isolate=False, fsync=False) as recovered:
+        assert recovered.state.to_document() == after
+        assert recovered.plan is not None
+        assert plan_digest(recovered.plan) == plan_digest(plan)
+    assert optsched.replay(tmp_path / "journal").plan.number == 2
