@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible, by_job
 from optsched.outcome import Outcome
 from optsched.program import AllocationProgram, SideRows, Total
-from optsched.solution import Allocation, Solution, Status
+from optsched.solution import Allocation, Attempt, Solution, Status, Termination
 
 log = logging.getLogger("optsched")
 
@@ -54,7 +54,8 @@ class PartialAllocation(Formulation):
     discounts; bound, prices and certificate are of x* as well. The discounts are written as the figure ``discount`` of
     each job, so that x* can be had back from the file. They follow from optima of as many further programs as there are
     classes. What a job gets, f_k level_k = (value at x* / value at x^-k) ^ (1 / w_k) in products, is right to 1e-5 (of
-    more than 5000 jobs, 2e-9 per job), which the certified bounds of these programs prove; otherwise nothing is found.
+    more than 5000 jobs, 2e-9 per job), which the certified bounds of these programs prove. Where that fails, or a limit
+    comes first, the answer is x* itself, ``feasible`` and without discounts, and the attempts of its solver say why.
     The levels of x*, where their product is flat, and with them f_k, may be off by more.
 
     At x*, with prices q_r of the capacity and lambda_k of the time, sum_k n_k lambda_k + sum_r q_r W_r = sum_k n_k w_k
@@ -119,8 +120,8 @@ class PartialAllocation(Formulation):
         return LEVELS + 2 * accuracy(C)
 
     def optimum(self, C: Classes, x: FloatArray, figures: Mapping[str, FloatArray]) -> FloatArray:
-        """x* from the discounted allocation."""
-        f = figures.get("discount", np.full(len(C), np.nan))
+        """x* from the discounted allocation; without discounts it is the allocation itself."""
+        f = figures.get("discount", np.ones(len(C)))
         if not ((f > 0) & (f <= 1)).all():
             raise ValueError("expected a discount in (0, 1] of every job")
         return x / f[C.class_a]
@@ -139,17 +140,29 @@ class PartialAllocation(Formulation):
         if len(C) == 0:
             return replace(self._empty(C.candidates, C), objective=None, bound=None)
         outcome = engine.solve_allocation(program)
-        if outcome.status is Status.FEASIBLE:  # an imprecise x*: neither the optimum nor discounts are known
-            outcome = engine.nothing_found(outcome.values)
-        found = outcome if outcome.x is None else _discounted(engine, program, outcome)
-        if not isinstance(found, tuple):
-            return self.solution(C.candidates, program, found, engine)
-        f, x = found
+        if outcome.x is None:
+            return self.solution(C.candidates, program, outcome, engine)
+        f: FloatArray | Undecided = Undecided(outcome.values.termination, "x* is not known to be the optimum")
+        if outcome.status is Status.OPTIMAL:
+            f = _discounts(engine, program, outcome)
+        if isinstance(f, Undecided):  # the point of the first program, as it is
+            log.warning("no discounts: %s", f.why)
+            engine.attempts.append(Attempt(outcome.solver.name, f"x* without discounts: {f.why}"))
+            values = replace(outcome.values, termination=f.termination)
+            return self.solution(C.candidates, program, replace(outcome, values=values, status=Status.FEASIBLE), engine)
         return replace(
             self.solution(C.candidates, program, outcome, engine),
-            allocation=Allocation(C, f[C.class_a] * x),
+            allocation=Allocation(C, f[C.class_a] * outcome.x),
             figures=by_job(C, {"discount": f}),
         )
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """Why there are no discounts, and how the run ended that should have given one."""
+
+    termination: Termination
+    why: str
 
 
 def _refuse_demands(side: tuple[SideRows, ...]) -> None:
@@ -161,10 +174,8 @@ def _refuse_demands(side: tuple[SideRows, ...]) -> None:
             raise UsageError(f"partial-allocation takes from every job, which breaks demands such as: {words}")
 
 
-def _discounted(
-    engine: Engine, program: AllocationProgram, outcome: Outcome
-) -> tuple[FloatArray, FloatArray] | Outcome:
-    """(f, x*), or the outcome of the program without a job that could not be solved well enough."""
+def _discounts(engine: Engine, program: AllocationProgram, outcome: Outcome) -> FloatArray | Undecided:
+    """f of every class, or why that of some job could not be found well enough."""
     C, utility = program.classes, program.utility
     assert outcome.x is not None and isinstance(utility, Total)
     own = utility.weight * np.log(program.level(outcome.x))
@@ -175,16 +186,16 @@ def _discounted(
         if rest is None:  # nobody else is there
             continue
         optimum = engine.solve_allocation(rest)
-        value, bound = optimum.value, optimum.bound
+        value, bound, ended = optimum.value, optimum.bound, optimum.values.termination
         if optimum.status is not Status.OPTIMAL or value is None or bound is None:
-            return engine.nothing_found(optimum.values)
+            return Undecided(ended, f"{k:,} of {len(C):,} were found until the run ended with {ended}")
         others = total - own[k]
         low, high = np.exp((others - max(bound, value)) / w[k]), np.exp((others - value) / w[k])
         if high - low > within or low > 1 + within:
-            log.warning("no discounts: that of %s is between %.9g and %.9g", C.job_name(k), low, high)
-            return engine.nothing_found(optimum.values)
+            why = f"that of {C.job_name(k)} is between {low:.9g} and {high:.9g}"
+            return Undecided(Termination.IMPRECISE, why)
         f[k] = min(high, 1.0)
-    return f, outcome.x
+    return f
 
 
 def _without(program: AllocationProgram, k: int) -> AllocationProgram | None:

@@ -82,6 +82,10 @@ def require_all(solver: type[Solver], *, integer: bool, conic: bool, start: bool
         solver.require(Capability.START, "a point to start from")
 
 
-def other_than(name: str) -> str:
-    """A solver of another kind, for what the one of this name left open."""
-    return "highs-ipm" if name == "clarabel" else "clarabel"
+def others(first: str, *, integer: bool, conic: bool) -> tuple[str, ...]:
+    """The solvers that are tried after the first one, in their order: those of another kind before its relatives."""
+    if conic:
+        order: tuple[str, ...] = ("clarabel", "scs")
+    else:
+        order = ("highs", "scip") if integer else ("clarabel", "highs-ipm", "highs")
+    return tuple(name for name in order if name != first)

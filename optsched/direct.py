@@ -28,6 +28,7 @@ from optsched.proof import proved_linear
 from optsched.registry import load_solver
 from optsched.solution import Certificate, SolverRecord, Status, Termination
 from optsched.solution.certificate import OPTIMALITY, gap_of
+from optsched.solution.document import solver_document
 from optsched.solution.program_document import FORMAT
 from optsched.solvers import Progress
 from optsched.verify.findings import Finding, Verification
@@ -140,13 +141,7 @@ class ProgramSolution:
                 "nonzeros": int(self.arrays.A.nnz),
                 "sense": "max" if self.arrays.maximise else "min",
             },
-            "solver": {
-                "name": self.solver.name,
-                "version": self.solver.version,
-                "options": dict(self.solver.options),
-                "seed": self.solver.seed,
-                "gap": self.solver.gap,
-            },
+            "solver": solver_document(self.solver),
             "objective": self.objective,
             "bound": self.bound,
             "bound_source": self.outcome.bound_source,

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.attempts import SETTLED, Attempts, lacks_duals
 from optsched.candidates import Classes
-from optsched.choice import other_than, pick, pick_for_allocation, pick_for_timeline, require_all
+from optsched.choice import others, pick, pick_for_allocation, pick_for_timeline, require_all
 from optsched.cleaning import checked_point, cleaned
-from optsched.errors import Interrupted, SolverCrashed
+from optsched.errors import Interrupted, SolverCrashed, SolverUnavailable, UsageError
 from optsched.infeasibility import analyst_of, conflicting_rows, least_violation, refuse_refuted
 from optsched.judging import CLAIMS, judged
 from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
@@ -27,7 +29,7 @@ from optsched.solution.certificate import (
     Certificate,
     without_noise,
 )
-from optsched.solution.solution import SolverRecord, Status
+from optsched.solution.solution import Attempt, SolverRecord, Status
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers import Capability, Limits, Session, Solver
 from optsched.solvers.closed_form import ClosedForm
@@ -37,6 +39,9 @@ from optsched.warm_start import Bases
 T = TypeVar("T")
 
 log = logging.getLogger("optsched")
+
+WORTHWHILE = 0.05
+"""Part of the time limit that must be left for another attempt to be begun."""
 
 
 @dataclass
@@ -58,10 +63,14 @@ class Engine:
     limits: Limits = field(default_factory=Limits)
     prove: bool = False
     """Cross-check what only a solver vouches for (`optsched.proof`)."""
+    known_points: bool = True
+    """Whether a feasible point that needs no solver is the answer where no attempt finds one."""
     timings: dict[str, float] = field(default_factory=dict)
     chosen: type[Solver] | None = None
     reason: str = ""
     rebuilt: list[str] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    """What was tried where the first solver alone did not settle a program."""
     iterations: int = 0
     nodes: int = 0
     start: FloatArray | None = None
@@ -164,6 +173,148 @@ class Engine:
         )
         return values
 
+    # --- attempts --------------------------------------------------------------------------------------------------
+
+    def attempt(
+        self,
+        ways: Iterable[Callable[[], Outcome]],
+        certify: Callable[[Values, FloatArray | None], Outcome] | None = None,
+        known: Callable[[Outcome | None], Outcome | None] | None = None,
+        maximise: bool = True,
+    ) -> Outcome:
+        """Solve a program in one way after the other until one settles it; returns the best that is known then.
+
+        `auto` goes on after every failure: a crash, a certificate that does not hold, a run that stopped short of its
+        precision, or one that ended without a point while time is left. A solver that was asked for is never replaced:
+        its point is kept, and if it gave no duals, the bound comes from those of another solver.
+
+        Parameters
+        ----------
+        ways : iterable of callable
+            The first one is the choice of the user or of `auto`.
+        certify : callable, optional
+            Makes an outcome of the values of one way and the duals of another.
+        known : callable, optional
+            A feasible point that needs no solver, given the best outcome without one; None where there is none.
+        maximise : bool
+            Sense of the program.
+        """
+        attempts, limits, asked = Attempts(maximise), self.limits, self._asked is not None
+        try:
+            for number, way in enumerate(ways):
+                if number and not self._worthwhile:
+                    break
+                if number:  # extra options are in the words of the first solver
+                    self.limits = replace(limits, options={})
+                began = time.perf_counter()
+                try:
+                    outcome = way()
+                except (SolverUnavailable, UsageError):
+                    if number == 0:
+                        raise
+                    continue
+                except SolverCrashed as error:
+                    if number == 0 and asked:
+                        raise
+                    log.info("attempt: %s", error)
+                    attempts.crashed(self.name, error)
+                    continue
+                finally:
+                    spent = time.perf_counter() - began
+                    attempts.seconds[self.name] = attempts.seconds.get(self.name, 0.0) + spent
+                attempts.found(outcome, keep=asked)
+                if self._settles(outcome) or (asked and not attempts.lack_bound):
+                    break
+                log.info("attempt: %s: %s", *attempts.made[-1])
+        finally:
+            self.limits = limits
+        return self._best_of(attempts, certify, known)
+
+    def _best_of(
+        self,
+        attempts: Attempts,
+        certify: Callable[[Values, FloatArray | None], Outcome] | None,
+        known: Callable[[Outcome | None], Outcome | None] | None,
+    ) -> Outcome:
+        """The best outcome, with the best bound; a known point where no attempt found one."""
+        best = self._with_bound(attempts, certify)
+        if known is not None and self.known_points and (best is None or best.status is Status.LIMIT):
+            point = known(best)
+            if point is not None:
+                attempts.knew(point)
+                best = self._with_bound(attempts, certify)
+        if best is None:
+            assert attempts.failure is not None
+            raise attempts.failure
+        if len(attempts.made) > 1:
+            self.attempts += [item for item in attempts.made if item not in self.attempts]
+            for name, seconds in attempts.seconds.items():
+                self.timings[f"attempt.{name}"] = self.timings.get(f"attempt.{name}", 0.0) + seconds
+            if best.solver.name != attempts.made[0].name:
+                self.reason = f"{attempts.made[0].name} was tried first"
+        self.chosen = best.solver
+        return best
+
+    def _with_bound(
+        self, attempts: Attempts, certify: Callable[[Values, FloatArray | None], Outcome] | None
+    ) -> Outcome | None:
+        """The best outcome, with the duals of another attempt where they prove a better bound."""
+        best, y = attempts.best, attempts.foreign_duals
+        if best is None or certify is None or y is None:
+            return best
+        self.chosen = best.solver
+        again = certify(best.values, y)
+        if lacks_duals(best):  # was its claim true?
+            claim = certify(replace(best.values, termination=Termination.OPTIMAL), y)
+            again = claim if claim.status is Status.OPTIMAL else again
+        return again if again.certificate.ok else best
+
+    @property
+    def _worthwhile(self) -> bool:
+        """Whether enough time is left for another attempt."""
+        if self._end is None or self.limits.time is None:
+            return True
+        return self._end - time.monotonic() > WORTHWHILE * self.limits.time
+
+    def _settles(self, outcome: Outcome) -> bool:
+        """Whether no other attempt is called for."""
+        if outcome.status in SETTLED:
+            return outcome.certificate.ok
+        match outcome.values.termination:
+            case Termination.INTERRUPTED:
+                return True
+            case Termination.WORK_LIMIT:  # some solvers have one of their own, which is a failure
+                return self.limits.work is not None
+            case Termination.TIME_LIMIT | Termination.GAP_LIMIT:
+                return outcome.x is not None and outcome.certificate.ok
+        return False
+
+    def ways(self, once: Callable[[str | None], Outcome], *, integer: bool = False) -> Iterator[Callable[[], Outcome]]:
+        """A run by the solver that is chosen, which is named None, and then by the others that `auto` falls back on."""
+        yield partial(once, None)
+        yield from self._other_ways(once, self.name, integer=integer)
+
+    def _other_ways(
+        self, once: Callable[[str | None], Outcome], first: str, *, integer: bool, conic: bool = False
+    ) -> Iterator[Callable[[], Outcome]]:
+        if integer and self._asked is not None:
+            return  # no other solver has duals of an integer program
+        for name in others(first, integer=integer, conic=conic):
+            try:
+                available = self.load(name)
+                available.version()
+            except SolverUnavailable:
+                continue
+            if available.name == name:  # some callers know one solver only
+                yield partial(once, name)
+
+    def solver_record(self, solver: type[Solver], gap: float | None = None) -> SolverRecord:
+        """What this engine did with a solver, as a solution keeps it; ``gap`` is the one that was asked for."""
+        return SolverRecord(
+            solver.name, solver.version(), dict(self.limits.options), self.limits.seed, self.reason,
+            self.iterations, self.nodes, tuple(self.rebuilt), gap, tuple(self.attempts),
+        )  # fmt: skip
+
     # --- solving and certifying ------------------------------------------------------------------------------------
 
     def solve_linear(
@@ -171,38 +322,51 @@ class Engine:
     ) -> Outcome:
         """Solve a linear or mixed-integer program; the certificate is recomputed from the arrays.
 
-        As for allocation programs, `auto` tries a solver of another kind where the certificate does not hold.
         ``clean`` makes of the solver's point what it means (whole numbers, auxiliary columns recomputed).
         """
         arrays = program if isinstance(program, LinearArrays) else self.build(lambda: program.arrays)
 
-        def once(solver: str | None = None) -> Outcome:
+        def once(solver: str | None) -> Outcome:
             session = self.open(arrays, solver)
             values = self.run(session)
             if values.x is None or values.termination in NO_OPTIMUM:
                 return self.without_point(arrays, values, None, session)
+            return certify(values, values.y)
+
+        def certify(values: Values, y: FloatArray | None) -> Outcome:
+            assert values.x is not None
             x = checked_point(values.x, arrays.shape[1], self.name)
             x = x if clean is None else clean(x)
-            return self.certified(arrays, values, x, x, arrays.objective(x), values.y, zero=True)
+            return self.certified(arrays, values, x, x, arrays.objective(x), y, zero=True)
 
-        return self.second_try(once, arrays)
+        ways = self.ways(once, integer=arrays.is_integer)
+        return self.attempt(ways, certify, maximise=arrays.maximise)
 
     def solve_allocation(self, program: AllocationProgram, prices: FloatArray | None = None) -> Outcome:
         """Solve an allocation program; negligible fractions are dropped before the certificate is made.
 
-        Where ``auto`` chose and the certificate does not hold, a solver of another kind is tried, and the reason told.
         A solver that searches for ``prices`` of the resources starts from these, if they are given.
         """
+        certify = partial(self.certified_rows, program)
+        ways = self._ways_of_allocation(program, prices)
+        return self.attempt(ways, certify, lambda found: self.known(program, found, certify))
+
+    def _ways_of_allocation(
+        self, program: AllocationProgram, prices: FloatArray | None
+    ) -> Iterator[Callable[[], Outcome]]:
+        as_it_is = self._as_it_is(program)
+        lowered = partial(self._solve_lowered, program)
         closed = None if self._asked is not None or self.start is not None else self.build(program.closed_form)
         if closed is not None:
-            return self._written_down(program, *closed)
-        as_it_is = self._as_it_is(program)
-        if as_it_is is not None:
-            return self._solve_as_it_is(program, *as_it_is, prices)
-        if program.conic:
-            return self._solve_conic(program)
-        arrays = self.build(lambda: program.to_linear().arrays)
-        return self.second_try(lambda solver=None: self._solve_once(program, arrays, solver), arrays)
+            yield partial(self._written_down, program, *closed)
+        elif as_it_is is not None:
+            yield partial(self._solve_as_it_is, program, *as_it_is, prices)
+        else:
+            yield partial(lowered, None)
+        first = self.name
+        if self._asked is None and (program.side or program.integral):
+            yield partial(self._solve_easier, program)
+        yield from self._other_ways(lowered, first, integer=program.integral, conic=program.conic)
 
     def _written_down(self, program: AllocationProgram, point: FloatArray, y: FloatArray) -> Outcome:
         """The outcome of an optimum that no solver was needed for, certified like any other."""
@@ -210,45 +374,6 @@ class Engine:
         arrays = self.build(lambda: program.to_linear().arrays)
         values = Values(Termination.OPTIMAL, PointStatus.FEASIBLE, x=point, y=y)
         return self.certified_allocation(program, arrays, values, y)
-
-    def second_try(self, once: Callable[..., Outcome], arrays: LinearArrays) -> Outcome:
-        """Run once, and a linear program by a solver of another kind where that is called for."""
-        return once() if arrays.is_integer else self.tried_twice(once, lambda outcome: outcome)
-
-    def tried_twice(self, once: Callable[..., T], outcome_of: Callable[[T], Outcome]) -> T:
-        """Run once, and by a solver of another kind if `auto` chose and the certificate does not hold.
-
-        Also where the first stopped short of its precision; an answer that holds is not given up for one that does not.
-        ``once`` takes the name of a solver, or nothing.
-        """
-        result = once()
-        outcome = outcome_of(result)
-        short = outcome.status is Status.FEASIBLE and outcome.values.termination is Termination.IMPRECISE
-        if self.solver != "auto" or (outcome.certificate.ok and not short):
-            return result
-        other = other_than(outcome.solver.name)
-        why = "; ".join(outcome.certificate.problems) or "it got no more precise"
-        self.rebuilt.append(f"solved again by {other}, as of {outcome.solver.name}'s answer: {why}")
-        log.info(self.rebuilt[-1])
-        left = "stopped short of its precision" if outcome.certificate.ok else "left a certificate that does not hold"
-        self.reason = f"{self.reason}; {outcome.solver.name} {left}"
-        again = once(other)
-        return again if outcome_of(again).certificate.ok or not outcome.certificate.ok else result
-
-    def solver_record(self, solver: type[Solver], gap: float | None = None) -> SolverRecord:
-        """What this engine did with a solver, as a solution keeps it; ``gap`` is the one that was asked for."""
-        return SolverRecord(
-            solver.name, solver.version(), dict(self.limits.options), self.limits.seed, self.reason,
-            self.iterations, self.nodes, tuple(self.rebuilt), gap,
-        )  # fmt: skip
-
-    def _solve_once(self, program: AllocationProgram, arrays: LinearArrays, solver: str | None = None) -> Outcome:
-        start = None if self.start is None else program.complete(program.repaired(self.start))
-        session = self.open(arrays, solver, start, program.classes)
-        values = self.run(session)
-        if values.x is None or values.termination in NO_OPTIMUM:
-            return self.without_point(arrays, values, program, session)
-        return self.certified_allocation(program, arrays, values, values.y)
 
     def _as_it_is(self, program: AllocationProgram) -> tuple[str, str] | None:
         """The solver that takes the program without lowering, and why; None where another is asked for or picked."""
@@ -260,47 +385,51 @@ class Engine:
         return None if picked is None or self.load(picked[0]).refuses(program) is not None else picked
 
     def _solve_as_it_is(self, program: AllocationProgram, name: str, reason: str, prices: FloatArray | None) -> Outcome:
-        def once(other: str | None = None) -> Outcome:
-            if other is not None:
-                return self._lowered(program, other)
-            solver = self._choose(self.load(name), reason)
-            require_all(solver, integer=False, conic=False, start=self.start is not None)
-            start = self.bases.first_prices(program.classes) if prices is None else prices
-            try:
-                values = self.record(solver().solve_allocation(program, self.limits_left(), start))
-            except SolverCrashed as error:
-                if self._asked is not None:
-                    raise
-                return self._handed_on(program, solver.name, error)
-            self.bases.last_prices(program.classes, values)
-            return self.certified_as_it_is(program, values, values.y)
-
-        return self.tried_twice(once, lambda outcome: outcome)
+        solver = self._choose(self.load(name), reason)
+        require_all(solver, integer=False, conic=False, start=self.start is not None)
+        start = self.bases.first_prices(program.classes) if prices is None else prices
+        values = self.record(solver().solve_allocation(program, self.limits_left(), start))
+        self.bases.last_prices(program.classes, values)
+        return self.certified_as_it_is(program, values, values.y)
 
     def certified_as_it_is(self, program: AllocationProgram, values: Values, y: FloatArray | None) -> Outcome:
         """The outcome of a point of a program of jobs alone without side rows, whose matrix is not written down."""
-        if program.conic and y is not None:
+        if program.conic:
             return self._certified_total(
                 program, values, y, lambda *point: TangentForm(program, program.touched(*point))
             )
         form = LinearTotalForm if isinstance(program.utility, Total) else SmallestLevelForm
         return self.certified_allocation(program, form(program), values, y)
 
-    def _handed_on(self, program: AllocationProgram, broken: str, error: SolverCrashed) -> Outcome:
-        """Solved as rows and columns, where a method for programs as they are broke down and `auto` had picked it.
-
-        That is a method too narrow for its program. A solver of rows and columns that breaks down has nobody behind it.
-        """
-        other = other_than(broken)
-        self.rebuilt.append(f"solved by {other}, as {broken} broke down: {error}")
-        log.info(self.rebuilt[-1])
-        self.reason = f"{self.reason}; {broken} broke down"
-        return self._lowered(program, other)
-
-    def _lowered(self, program: AllocationProgram, solver: str) -> Outcome:
+    def _solve_lowered(self, program: AllocationProgram, solver: str | None) -> Outcome:
+        """Solved as rows and columns, or as cones."""
         if program.conic:
             return self._solve_conic(program, solver)
-        return self._solve_once(program, self.build(lambda: program.to_linear().arrays), solver)
+        arrays = self.build(lambda: program.to_linear().arrays)
+        start = None if self.start is None else program.complete(program.repaired(self.start))
+        session = self.open(arrays, solver, start, program.classes)
+        values = self.run(session)
+        if values.x is None or values.termination in NO_OPTIMUM:
+            return self.without_point(arrays, values, program, session)
+        return self.certified_allocation(program, arrays, values, values.y)
+
+    def _solve_easier(self, program: AllocationProgram) -> Outcome:
+        """The program without side rows and whole jobs, by prices: its bound, and what can be kept of its point."""
+        easier = replace(program, side=(), integral=False)
+        solver = self.load("prices")
+        why = solver.refuses(easier)
+        if why is not None or solver.name != "prices":
+            raise SolverUnavailable(f"the program without its side rows has no prices: {why}")
+        self.chosen = solver
+        values = self.record(solver().solve_allocation(easier, self.limits_left()))
+        outcome = self.certified_as_it_is(easier, values, values.y)
+        values = replace(values, termination=Termination.IMPRECISE, objective=None, bound=None, y=None)
+        duals = outcome.duals
+        if outcome.x is None or duals is None:
+            return self.nothing_found(values)
+        rows = (program.tangent(outcome.x) if program.conic else program.to_linear()).arrays.rows
+        y = np.concatenate([np.zeros(0), *(duals.get(block.name, np.zeros(len(block))) for block in rows)])
+        return self.certified_rows(program, replace(values, x=program.kept(outcome.x)), y)
 
     def _solve_conic(self, program: AllocationProgram, name: str | None = None) -> Outcome:
         if name is None:
@@ -311,22 +440,40 @@ class Engine:
         values = self.record(solver().solve_conic(cones, self.limits_left()))
         if values.x is None:
             return self.without_point(program.requirements, values, program, None)
-        assert values.y is not None and cones.linear is not None
-        linear = cones.linear.duals(values.y, cones.maximise)
-        y = program.tangent_duals(linear, values.y[len(cones.linear.source) :])
-        return self._certified_total(program, values, y, lambda *at: program.tangent(*at).arrays)
+        y = values.y
+        if y is not None and cones.linear is not None:
+            y = program.tangent_duals(cones.linear.duals(y, cones.maximise), y[len(cones.linear.source) :])
+        return self.certified_rows(program, values, y)
+
+    def certified_rows(self, program: AllocationProgram, values: Values, y: FloatArray | None) -> Outcome:
+        """The outcome of a point of a program whose rows and columns are written down."""
+        if program.conic:
+            return self._certified_total(program, values, y, lambda *at: program.tangent(*at).arrays)
+        return self.certified_allocation(program, self.build(lambda: program.to_linear().arrays), values, y)
 
     def _certified_total(
-        self, program: AllocationProgram, values: Values, y: FloatArray, tangent: Callable[..., LinearForm]
+        self, program: AllocationProgram, values: Values, y: FloatArray | None, tangent: Callable[..., LinearForm]
     ) -> Outcome:
         """The outcome of a point of a total of concave utilities; ``tangent`` takes x and duals."""
         x = cleaned(program, values, self.name)
-        if values.termination in STOPPED and not np.isfinite(program.value(x)):
+        if (y is None or values.termination not in CLAIMS) and not np.isfinite(program.value(x)):
             return self.nothing_found(values)  # some job has nothing yet: such a point is worth nothing
         arrays = tangent(x)
-        y = without_noise(y, arrays)
-        dual = tangent(x, y)
+        y = None if y is None or y.shape != arrays.shape[:1] else without_noise(y, arrays)
+        dual = arrays if y is None else tangent(x, y)
         return self.certified(arrays, values, x, *program.complete_and_value(x), y, dual, program=program)
+
+    def known(
+        self,
+        program: AllocationProgram,
+        found: Outcome | None,
+        certify: Callable[[Values, FloatArray | None], Outcome],
+    ) -> Outcome | None:
+        """A point that needs no solver, with the bound of a solver that found none; None if it is not feasible."""
+        x = self.build(program.known_point)
+        values = Values(Termination.IMPRECISE) if found is None else found.values
+        outcome = certify(replace(values, x=x, y=None, objective=None), None)
+        return outcome if outcome.x is not None and outcome.certificate.ok else None
 
     def build(self, build: Callable[[], T]) -> T:
         """Call something that builds a program, on the clock."""
@@ -363,17 +510,17 @@ class Engine:
         started = time.perf_counter()
         assert self.chosen is not None
         outcome = judged(self.chosen, self.limits, arrays, values, x, point, value, y, dual, program)
-        if outcome.values.termination not in CLAIMS and not (outcome.certificate.ok and (zero or x.any())):
-            return self.nothing_found(outcome.values)
+        if values.termination not in CLAIMS and not (outcome.certificate.ok and (zero or x.any())):
+            return self.nothing_found(outcome.values, arrays.is_integer)
         self.timings["certify"] = self.timings.get("certify", 0.0) + time.perf_counter() - started
         return outcome
 
-    def nothing_found(self, values: Values) -> Outcome:
-        """Stopped before any feasible point."""
+    def nothing_found(self, values: Values, integer: bool = False) -> Outcome:
+        """Stopped before any feasible point; the bound of a solver counts for integer programs alone."""
         if values.termination is Termination.INTERRUPTED:
             raise Interrupted("interrupted before any feasible point was found")
         assert self.chosen is not None
-        bound = values.bound if values.bound is not None and np.isfinite(values.bound) else None
+        bound = values.bound if integer and values.bound is not None and np.isfinite(values.bound) else None
         return Outcome(
             values, None, None, bound, "none" if bound is None else "solver",
             Certificate(True, "none", {}), Status.LIMIT, self.chosen,
@@ -390,7 +537,7 @@ class Engine:
         """The outcome of a run that left no point: a proof that none exists, or that it was stopped."""
         assert self.chosen is not None
         if values.termination in STOPPED or values.termination is Termination.IMPRECISE:
-            return self.nothing_found(values)
+            return self.nothing_found(values, arrays.is_integer)
         if values.termination not in NO_OPTIMUM:
             raise SolverCrashed(f"solver {self.name} stopped with {values.words!r} and no point")
         if program is not None and program.explained_apart:

@@ -279,6 +279,10 @@ class Formulation(ABC):
                 name: float(price) * worth + 0.0
                 for name, price in zip(C.resources.names, outcome.duals["capacity"], strict=True)
             }
+        objective = self.report(outcome.value) if found and outcome.value is not None else None
+        status, termination = outcome.status, outcome.values.termination
+        if objective is not None and not np.isfinite(objective) and status is Status.OPTIMAL:
+            status, termination = Status.FEASIBLE, Termination.IMPRECISE  # an endless makespan is no optimum
         return Solution(
             candidates=candidates,
             formulation=self.name,
@@ -286,11 +290,11 @@ class Formulation(ABC):
             constraints=self._constraint_documents(),
             solver=engine.solver_record(outcome.solver, engine.limits.gap if integral else None),
             sense=self.sense,
-            objective=self.report(outcome.value) if found and outcome.value is not None else None,
+            objective=objective,
             bound=None if outcome.bound is None else self.report(outcome.bound),
             bound_source=outcome.bound_source,
-            termination=outcome.values.termination,
-            status=outcome.status,
+            termination=termination,
+            status=status,
             certificate=outcome.certificate,
             allocation=None if x is None else Allocation(C, x, integral),
             schedule=schedule,
@@ -299,7 +303,7 @@ class Formulation(ABC):
             prices=prices,
             duals=outcome.duals,
             conflicts=outcome.conflicts,
-            reproducible=outcome.values.termination not in (Termination.TIME_LIMIT, Termination.INTERRUPTED),
+            reproducible=termination not in (Termination.TIME_LIMIT, Termination.INTERRUPTED),
             timings=dict(engine.timings),
         )
 

@@ -43,6 +43,10 @@ def judged(
 ) -> Outcome:
     """The outcome of a point.
 
+    A continuous program is optimal only by a bound that is recomputed from duals. A solver without duals has claimed
+    its optimum and its bound, and no more: the bound is left out, and the point is as good as that of a stopped run.
+    Of an integer program the solver's bound is kept, as a claim.
+
     Parameters
     ----------
     solver, limits
@@ -64,6 +68,7 @@ def judged(
     """
     stated = value if values.objective is None else values.objective
     certificate = certify_point(arrays, point, value, "none")
+    without_duals = y is None and not arrays.is_integer
     y = None if y is None or y.shape != arrays.shape[:1] or not np.isfinite(y).all() else without_noise(y, arrays)
     dual = arrays if dual is None else dual
     bound, residual = (None, None) if y is None else checked_duals(dual, y)
@@ -72,7 +77,7 @@ def judged(
         residual = dual_residual(dual, y)
     source = proof = "dual"
     if bound is None:
-        known = values.bound is not None and np.isfinite(values.bound)
+        known = arrays.is_integer and values.bound is not None and np.isfinite(values.bound)
         bound, source, proof = (values.bound, "solver", "claimed") if known else (None, "none", "none")
     certificate = replace(certificate, proof=proof if certificate.residuals else "none")
     if residual is not None:
@@ -90,6 +95,9 @@ def judged(
         claims = False
     if claims and not alike(value, stated, max(OPTIMALITY, loose), 1e4 * noise):  # terms to about 1e-9
         problems.append(f"the solver states the objective {stated:.9g}, its point has {value:.9g}")
+    if claims and without_duals and not problems:
+        values = replace(values, termination=Termination.IMPRECISE)
+        claims = False
     excess = 0.0 if bound is None else (value - bound if arrays.maximise else bound - value)
     if bound is not None and excess > 0 and not alike(value, bound, OPTIMALITY, noise):
         problems.append(f"the bound {bound:.9g} is worse than the objective of the point, {value:.9g}")

@@ -12,7 +12,7 @@ from optsched.cleaning import cleaned
 from optsched.engine import Engine
 from optsched.outcome import NO_OPTIMUM, Outcome
 from optsched.program import AllocationProgram, LinearArrays
-from optsched.solution import Termination
+from optsched.solution import Termination, Values
 
 CLOSE = 1e-10
 """Relative distance of value and bound at which the method ends."""
@@ -24,10 +24,12 @@ def solve_delayed(engine: Engine, program: AllocationProgram) -> Outcome:
     """Solve a program whose utility is a minimum with delays; see `AllocationProgram.tangent_at`."""
     engine.require_rows("finish-time fairness (a minimum with delays)")
     first = engine.build(partial(_tangent, program, program.value(program.even())))
-    return engine.second_try(partial(_solve, engine, program, first), first)
+    certify = partial(_certified, engine, program)
+    ways = engine.ways(partial(_solve, engine, program, first))
+    return engine.attempt(ways, certify, lambda found: engine.known(program, found, certify))
 
 
-def _solve(engine: Engine, program: AllocationProgram, arrays: LinearArrays, solver: str | None = None) -> Outcome:
+def _solve(engine: Engine, program: AllocationProgram, arrays: LinearArrays, solver: str | None) -> Outcome:
     """Each optimum of a tangent bounds the value from above, and is where the next tangent is taken."""
     session = engine.open(arrays, solver, classes=program.classes)
     best, value, bound = None, -np.inf, np.inf
@@ -48,11 +50,17 @@ def _solve(engine: Engine, program: AllocationProgram, arrays: LinearArrays, sol
             break
         arrays = engine.build(partial(_tangent, program, min(bound, program.highest)))
         session.become(arrays)
-    x = cleaned(program, replace(best, objective=value), engine.name)
+    return _certified(engine, program, replace(best, objective=value), best.y)
+
+
+def _certified(engine: Engine, program: AllocationProgram, values: Values, y: FloatArray | None) -> Outcome:
+    """The outcome of a point, with duals of any tangent."""
+    x = cleaned(program, values, engine.name)
     value = program.value(x)
     arrays = program.tangent(x).arrays
-    best = replace(best, objective=value, y=_scaled_to(arrays, best.y))
-    return engine.certified(arrays, best, x, program.complete(x), value, best.y, program=program)
+    y = _scaled_to(arrays, y)
+    values = replace(values, objective=value, y=y)
+    return engine.certified(arrays, values, x, program.complete(x), value, y, program=program)
 
 
 def _scaled_to(arrays: LinearArrays, y: FloatArray | None) -> FloatArray | None:

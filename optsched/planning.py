@@ -195,7 +195,7 @@ def _shifted(plan: TimelinePlan, start: IntArray, mode: IntArray) -> tuple[IntAr
 def _without_schedule(engine: Engine, values: Values) -> Outcome:
     assert engine.chosen is not None
     if values.termination in (*STOPPED, Termination.IMPRECISE):
-        return engine.nothing_found(values)
+        return engine.nothing_found(values, integer=True)
     if values.termination not in (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED):
         raise SolverCrashed(f"solver {engine.chosen.name} stopped with {values.words!r} and no schedule")
     return Outcome(

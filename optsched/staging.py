@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -76,24 +77,38 @@ def _relaxed(engine: Engine, relaxation: Relaxation) -> Answer:
 
 
 def _filled(engine: Engine, program: AllocationProgram) -> Answer:
-    """Water filling; where `auto` chose and the certificate does not hold, once more by a solver of another kind."""
+    """Water filling, from the start with every solver that is tried."""
     engine.require_rows("water filling (the lexicographic minimum)")
-    return engine.tried_twice(lambda solver=None: _fill(engine, program, solver), lambda answer: answer.outcome)
+    answers: list[Answer] = []
+
+    def once(solver: str | None) -> Outcome:
+        answers.append(_fill(engine, program, solver))
+        return answers[-1].outcome
+
+    def known(found: Outcome | None) -> Outcome | None:
+        final = Filling(program).final()
+        outcome = engine.known(final, found, partial(engine.certified_rows, final))
+        if outcome is not None:
+            answers.append(Answer(final, outcome))
+        return outcome
+
+    best = engine.attempt(engine.ways(once), known=known)
+    return next(answer for answer in answers if answer.outcome is best)
 
 
 def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Answer:
     filling = Filling(program)
     stages: list[Stage] = []
     session: Session | None = None
-    last: Values | None = None
+    reached = _Reached()
     while not filling.done:
         path = filling.path()
         if session is None:
             first = engine.build(lambda at=path: filling.segment(at, 0))  # type: ignore[misc]
             session = engine.open(first, solver, classes=program.classes)
-        number, values = _farthest(engine, session, filling, path)
+        number, values = _farthest(engine, session, filling, path, reached)
         if values.x is None or values.termination is not Termination.OPTIMAL:
-            return _stopped(engine, filling, values, last, stages)
+            return _stopped(engine, filling, values, reached, stages)
         y = _duals(engine, values, session.arrays)
         low, high = path.segment(number)
         clock = low + min(max(float(values.x[program.classes.columns]), 0.0) * high, high - low)
@@ -106,18 +121,25 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Ans
             Stage(FILLING, clock, None if bound is None else low + bound * high, _blocks(session.arrays, y),
                   {"segment": np.array([float(number)]), "slack": np.array([filling.loose])})
         )  # fmt: skip
-        last = values
+        reached.point = values
     final = filling.final()
     if session is None:
         return Answer(final, engine.solve_allocation(final), tuple(stages))
     values = _last(engine, session, filling)
     if values.x is None or values.termination in NO_OPTIMUM:
-        return _stopped(engine, filling, values, last, stages)
+        return _stopped(engine, filling, values, reached, stages)
     arrays = engine.build(lambda: final.to_linear().arrays)
     return Answer(final, engine.certified_allocation(final, arrays, values, values.y), tuple(stages))
 
 
-def _farthest(engine: Engine, session: Session, filling: Filling, path: Path) -> tuple[int, Values]:
+@dataclass
+class _Reached:
+    """The last point that keeps the levels of all stages so far."""
+
+    point: Values | None = None
+
+
+def _farthest(engine: Engine, session: Session, filling: Filling, path: Path, reached: _Reached) -> tuple[int, Values]:
     """The segment in which the rise ends, and its optimum: first by growing steps, then by halving."""
     low, high, number, step = 0, len(path.breaks), 0, 1
     while True:
@@ -128,6 +150,8 @@ def _farthest(engine: Engine, session: Session, filling: Filling, path: Path) ->
         start, end = path.segment(number)
         nothing = values.x is None or values.termination in NO_OPTIMUM
         rise = -np.inf if nothing or values.x is None else float(values.x[filling.program.classes.columns])
+        if rise >= 0.0:
+            reached.point = values
         if nothing and number == low and filling.loose < LOOSEST:
             filling.loose *= 10.0  # the solver met the levels of the stages before less closely than that
             continue
@@ -162,15 +186,24 @@ def _blocks(arrays: LinearArrays, y: FloatArray) -> dict[str, FloatArray]:
     return {block.name: y[block.slice] for block in arrays.rows}
 
 
-def _stopped(engine: Engine, filling: Filling, values: Values, last: Values | None, stages: Sequence[Stage]) -> Answer:
-    """What there is when a run ends without an optimum: the point of the stage before, without a bound."""
-    program, stopped = filling.program, values.termination in (*STOPPED, Termination.IMPRECISE)
-    if last is None or not stopped:
+def _stopped(engine: Engine, filling: Filling, values: Values, reached: _Reached, stages: Sequence[Stage]) -> Answer:
+    """What there is when a run ends without an optimum: the last point that keeps all levels, without a bound.
+
+    Failing that the point of this run, where it stopped short of its precision.
+    """
+    program, final = filling.program, filling.final()
+    if values.termination not in (*STOPPED, Termination.IMPRECISE):
         outcome = engine.without_point(program.feasible_set().arrays, values, program, None)
         return Answer(program, outcome, tuple(stages))
-    final = filling.final()
-    point = replace(last, termination=values.termination, y=None, objective=None, bound=None)
-    return Answer(final, engine.certified_allocation(final, final.to_linear().arrays, point, None), tuple(stages))
+    arrays = engine.build(lambda: final.to_linear().arrays)
+    points = [point.x for point in (reached.point, values) if point is not None and point.x is not None]
+    outcome = engine.nothing_found(values)
+    for x in points:
+        point = replace(values, x=x, y=None, objective=None, bound=None)
+        outcome = engine.certified_allocation(final, arrays, point, None)
+        if outcome.x is not None:
+            break
+    return Answer(final if outcome.x is not None else program, outcome, tuple(stages))
 
 
 def settled(program: AllocationProgram, stages: Sequence[Stage]) -> AllocationProgram:

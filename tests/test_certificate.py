@@ -15,15 +15,16 @@ from hypothesis import strategies as st
 
 import optsched
 from optsched import api, registry
+from optsched.assembly import make_formulation
 from optsched.engine import Engine
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.infeasibility import elastic_relaxation
 from optsched.outcome import Outcome
-from optsched.program import AllocationProgram, LinearArrays, LinearProgram, Total
+from optsched.program import AllocationProgram, ConicProgram, LinearArrays, LinearProgram, Total
 from optsched.program.arrays import Block
 from optsched.solution import PointStatus, Solution, Status, Termination, Values, certify_point, dual_bound, gap_of
 from optsched.solution.certificate import dual_residual, is_bounded, residuals_of, worst_row
-from optsched.solvers import Limits, Session, Solver
+from optsched.solvers import Capability, Limits, Session, Solver
 from optsched.solvers.clarabel import Clarabel
 from optsched.solvers.highs import Highs
 
@@ -234,7 +235,7 @@ class Liar(Solver):
     """HiGHS, with its values changed by `Liar.lie` before they are handed over."""
 
     name: ClassVar[str] = "liar"
-    capabilities = Highs.capabilities
+    capabilities = Highs.capabilities | {Capability.CONIC}
     lie: ClassVar[Any] = staticmethod(lambda values: values)
 
     @classmethod
@@ -243,6 +244,10 @@ class Liar(Solver):
 
     def open(self, arrays: LinearArrays) -> Session:
         return LyingSession(arrays)
+
+    def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:
+        values: Values = Liar.lie(Clarabel().solve_conic(program, limits))
+        return replace(values, objective=None, bound=None)
 
 
 class LyingSession(Session):
@@ -324,8 +329,58 @@ def test_wrong_duals_are_caught(monkeypatch: pytest.MonkeyPatch, wrong: Any) -> 
     assert solution.bound is None or solution.bound > 0.98  # wrong duals never make a bound too good
 
 
-def test_no_duals_at_all_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_caught(solve(monkeypatch, lambda values: replace(values, y=None)), "the certificate leaves no bound")
+def without_duals(factor: float) -> Any:
+    """A lie that agrees with itself: a point with its own value as objective and bound, and no duals."""
+
+    def lie(values: Values) -> Values:
+        value = None if values.objective is None else factor * values.objective
+        return replace(values, x=factor * values.x, y=None, objective=value, bound=value)
+
+    return lie
+
+
+CONTINUOUS = (
+    "max-min-fairness", "max-throughput", "makespan", "finish-time-fairness", "cost", "throughput-per-cost",
+    "alpha-fairness",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_without_duals_the_bound_is_that_of_another_solver(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The point of the solver that was asked for is kept, and who gave the bound is told."""
+    solution = solve(monkeypatch, without_duals(1.0), name)
+    assert solution.ok and solution.status is Status.OPTIMAL and solution.termination is Termination.OPTIMAL
+    assert (solution.solver.name, solution.certificate.proof) == ("liar", "dual")
+    assert [attempt.name for attempt in solution.solver.attempts] == ["liar", "clarabel"]
+    assert optsched.verify(solution.instance, solution.to_document()).bound == "verified"
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.0])
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_a_lie_that_agrees_with_itself_is_no_optimum(monkeypatch: pytest.MonkeyPatch, name: str, factor: float) -> None:
+    truth = optsched.solve("@quickstart", name)
+    solution = solve(monkeypatch, without_duals(factor), name)
+    verification = optsched.verify(solution.instance, solution.to_document())
+    assert verification.ok, str(verification)
+    if solution.objective == pytest.approx(truth.objective, rel=1e-6):
+        assert name == "cost"  # it costs nothing to do nothing
+        return
+    assert solution.status is Status.FEASIBLE
+    assert solution.objective is not None and np.isfinite(solution.objective)
+    assert truth.objective is not None
+    excess = 0.0 if solution.bound is None else truth.objective - solution.bound
+    assert (excess if solution.sense == "max" else -excess) <= 1e-6 * abs(truth.objective)
+
+
+def test_an_endless_makespan_is_no_optimum() -> None:
+    formulation = make_formulation("makespan", {}, [])
+    engine = Engine(registry.load_solver)
+    candidates = optsched.solve("@quickstart").candidates
+    program = formulation.program(formulation.classes(candidates))
+    assert isinstance(program, AllocationProgram)
+    outcome = replace(engine.solve_allocation(program), value=0.0, bound=0.0)
+    solution = formulation.solution(candidates, program, outcome, engine)
+    assert (solution.objective, solution.status) == (np.inf, Status.FEASIBLE)
 
 
 @pytest.mark.parametrize("bound", [0.85, 1.02, np.nan, np.inf, None])
@@ -372,7 +427,7 @@ def test_optimal_without_a_point_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_stopped_without_a_point_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = Values(Termination.TIME_LIMIT, bound=np.nan)
-    solution = solve(monkeypatch, lambda values: stopped)
+    solution = solve(monkeypatch, lambda values: stopped, constraints=["deadlines"])
     assert solution.status is Status.LIMIT
     assert solution.allocation is None
     assert solution.bound is None

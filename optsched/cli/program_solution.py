@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from optsched.cli.options import Problem, Search
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
-from optsched.cli.solution_view import certificate_words, solver_words, status_words, time_words
+from optsched.cli.solution_view import attempts_words, certificate_words, solver_words, status_words, time_words
 from optsched.cli.tables import bullets, count, facts, heading, listed, name, number, share, table
 from optsched.errors import UsageError
 
@@ -84,4 +84,6 @@ def _facts(solution: ProgramSolution) -> Iterator[tuple[str, str | Text]]:
         yield "bound", f"{number(solution.bound)}{gap}"
     yield "certificate", certificate_words(solution.certificate, solution.status, solution.x is not None, "point")
     yield "solver", solver_words(solution.solver)
+    if solution.solver.attempts:
+        yield "attempts", attempts_words(solution.solver)
     yield "time", time_words(solution.timings)

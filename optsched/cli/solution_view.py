@@ -120,6 +120,8 @@ def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
     yield "certificate", certificate_words(solution.certificate, solution.status, placed, "allocation")
     if solution.solver.version:
         yield "solver", solver_words(solution.solver)
+    if solution.solver.attempts:
+        yield "attempts", attempts_words(solution.solver)
     if solution.metrics.get("cost_per_hour"):
         yield "cost", f"{solution.metrics['cost_per_hour']:,.2f} USD/h"
     yield "time", time_words(solution.timings)
@@ -189,6 +191,11 @@ def solver_words(record: SolverRecord) -> str:
     parts += [count(record.iterations, "iteration")] if record.iterations else []
     parts += [count(record.nodes, "node")] if record.nodes else []
     return ", ".join(parts)
+
+
+def attempts_words(record: SolverRecord) -> str:
+    """What was tried, in its order, and what came of it."""
+    return "; ".join(f"{attempt.name}: {attempt.outcome}" for attempt in record.attempts)
 
 
 def time_words(timings: Mapping[str, float]) -> str:

@@ -65,6 +65,7 @@ class Answer:
         if self.x is not None:
             expect_close(outcome.x, self.x, "point", relative=1e-4)
         if not arrays.is_integer and subject.has(Capability.DUALS):
+            expect(outcome.values.y is not None, "claims duals, and gives none")
             expect(outcome.certificate.proof == "dual", f"proof {outcome.certificate.proof}, expected one by duals")
             if self.y is not None:
                 duals = [] if outcome.duals is None else list(outcome.duals.values())

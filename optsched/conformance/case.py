@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from optsched.engine import Engine
 from optsched.outcome import Outcome
 from optsched.program import ConicProgram, LinearArrays
+from optsched.registry import load_solver
 from optsched.solution.values import Values
 from optsched.solvers import Capability, Limits, Session, Solver
 
@@ -81,8 +82,11 @@ class Subject:
         return self.engine(**limits).solve_linear(arrays)
 
     def engine(self, **limits: Any) -> Engine:
-        """An engine that has this solver alone."""
-        return Engine(lambda name: self.solver, self.solver.name, Limits(**{"time": PATIENCE, **limits}))
+        """An engine that was asked for this solver; others are there for the duals that it may lack."""
+        return Engine(self._load, self.solver.name, Limits(**{"time": PATIENCE, **limits}))
+
+    def _load(self, name: str) -> type[Solver]:
+        return self.solver if name == self.solver.name else load_solver(name)
 
     def solve_conic(self, program: ConicProgram, **limits: Any) -> Values:
         """Solve a conic program."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from optsched.errors import UsageError
 from optsched.matrices import largest_of_rows
 from optsched.program.arrays import LinearArrays
 from optsched.program.conic import ConicProgram, linear_to_conic, with_utility_cones
+from optsched.program.filling_up import filled_up
 from optsched.program.linear import LinearProgram, Variables
 from optsched.program.ratio import Ratio
 from optsched.program.side_rows import SideRows
@@ -154,20 +155,47 @@ class AllocationProgram:
         """A point that keeps time and capacity: x scaled down class by class, then by the fullest resource of a column.
 
         What a solver left when it was stopped may break rows; what it is worth afterwards is for the certificate to
-        say. Side rows are not repaired, and an integral point is only scaled by dropping fractions of jobs.
+        say. Of the side rows those are kept too that only limit sums, as budgets and quotas: less is feasible there.
+        An integral point is only scaled by dropping fractions of jobs.
         """
         C = self.classes
         use = C.time(x)
         if (use > C.count).any():
             part = np.divide(C.count, use, out=np.ones(len(C)), where=use > C.count)
             x = x * np.minimum(part[C.class_a], looked_up(np.append(part, 1.0), C.class_b))  # the last is of no partner
-        use, usage = C.usage @ x, C.usage
         smallest = np.ones(C.columns)
-        for row in np.flatnonzero(use > C.capacity).tolist():
-            mine = usage.indices[usage.indptr[row] : usage.indptr[row + 1]]
-            smallest[mine] = np.minimum(smallest[mine], C.capacity[row] / use[row])
+        for matrix, most in self.limited_sums:
+            use = matrix @ x
+            for row in np.flatnonzero(use > most).tolist():
+                mine = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
+                smallest[mine] = np.minimum(smallest[mine], most[row] / use[row])
         x = x * smallest
         return np.floor(x + 1e-9) if self.integral else x
+
+    @property
+    def limited_sums(self) -> Iterator[tuple[sp.csr_matrix, FloatArray]]:
+        """Matrices without negative entries, and the most that their rows may come to: capacity, and side rows."""
+        yield self.classes.usage, self.classes.capacity
+        for rows in self.side:
+            if rows.matrix.nnz and rows.matrix.data.min() >= 0 and (rows.upper >= 0).all():
+                yield sp.csr_matrix(rows.matrix), rows.upper
+
+    def kept(self, x: FloatArray) -> FloatArray:
+        """What can be kept of a point of the program without side rows and whole jobs."""
+        return filled_up(self, self.repaired(x)) if self.integral else self.repaired(x)
+
+    def known_point(self) -> FloatArray:
+        """A point that needs no solver: what is gained most of per unit of the resources, or an even split.
+
+        It keeps time and capacity, and side rows that limit sums; whether it keeps all is for the certificate to say.
+        """
+        if self.integral:
+            return filled_up(self, np.zeros(self.classes.columns))
+        best, _ = self._best_alone
+        x = np.zeros(self.classes.columns)
+        x[best] = np.minimum(self.classes.count[self.classes.class_a[best]], self.limit[best])
+        x, even = self.repaired(x), self.even()
+        return x if self.value(x) > self.value(even) else even
 
     def restored(self, x: FloatArray, raw: FloatArray) -> FloatArray:
         """Undo the dropping of negligible fractions for classes that have nothing else, where every job counts.

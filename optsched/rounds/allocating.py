@@ -195,7 +195,7 @@ def allocate(
         candidates = candidates.without_jobs(blocked(view, candidates), BLOCKED)
     compiled = time.perf_counter() - started
     limits = Limits(policy.time_limit, policy.work_limit, policy.gap, threads=policy.threads, seed=policy.seed)
-    engine = Engine(load, policy.solver, limits)
+    engine = Engine(load, policy.solver, limits, known_points=False)  # the last allocation is the better one
     engine.bases.warm, engine.bases.keep = state.warm, True
     if recorded is None:
         solution, why, refused = _solved(formulation, candidates, engine)

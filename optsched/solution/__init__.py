@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from optsched.solution.placement import Placement
     from optsched.solution.rounds import Rounds
     from optsched.solution.schedule import Schedule
-    from optsched.solution.solution import Solution, SolverRecord, Status
+    from optsched.solution.solution import Attempt, Solution, SolverRecord, Status
     from optsched.solution.values import Basis, PointStatus, Termination, Values
 
 _HOME = {
@@ -25,6 +25,7 @@ _HOME = {
     "Schedule": "optsched.solution.schedule",
     "Solution": "optsched.solution.solution",
     "SolverRecord": "optsched.solution.solution",
+    "Attempt": "optsched.solution.solution",
     "Status": "optsched.solution.solution",
     "Termination": "optsched.solution.values",
     "Values": "optsched.solution.values",
@@ -35,6 +36,7 @@ _HOME = {
 
 __all__ = [
     "Allocation",
+    "Attempt",
     "Basis",
     "Certificate",
     "Conflict",

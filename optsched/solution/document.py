@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict
 
 from optsched.solution.certificate import gap_of
 from optsched.solution.explanation import assumptions_of
-from optsched.solution.solution import DUAL_ROWS, Solution, Status
+from optsched.solution.solution import DUAL_ROWS, Solution, SolverRecord, Status
 from optsched.solution.values import Termination
 
 FORMAT = "optsched-solution/1"
@@ -26,13 +26,7 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
         "formulation": solution.formulation,
         "options": dict(solution.options),
         "constraints": [dict(constraint) for constraint in solution.constraints],
-        "solver": {
-            "name": solution.solver.name,
-            "version": solution.solver.version,
-            "options": dict(solution.solver.options),
-            "seed": solution.solver.seed,
-            "gap": solution.solver.gap,
-        },
+        "solver": solver_document(solution.solver),
         "classes": solution.candidates.aggregate,
         "sense": solution.sense,
         "objective": _finite(solution.objective),
@@ -84,6 +78,20 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
     return json.loads(json.dumps(document, default=_plain))  # type: ignore[no-any-return]
 
 
+def solver_document(record: SolverRecord) -> dict[str, Any]:
+    """Which solver was used, and the attempts that were made where it was not the only one."""
+    document: dict[str, Any] = {
+        "name": record.name,
+        "version": record.version,
+        "options": dict(record.options),
+        "seed": record.seed,
+        "gap": record.gap,
+    }
+    if record.attempts:
+        document["attempts"] = [attempt._asdict() for attempt in record.attempts]
+    return document
+
+
 def _finite(value: float | None) -> float | None:
     """A number that does not exist, as the makespan of a job that makes no progress, is null."""
     return value if value is not None and np.isfinite(value) else None
@@ -112,6 +120,13 @@ class InstanceReference(_Model):
     sha256: str
 
 
+class AttemptDocument(_Model):
+    """An attempt at the program."""
+
+    name: str
+    outcome: str
+
+
 class SolverDocument(_Model):
     """Which solver was used."""
 
@@ -120,6 +135,7 @@ class SolverDocument(_Model):
     options: dict[str, Any]
     seed: int
     gap: Number | None
+    attempts: list[AttemptDocument] | None = None
 
 
 class CertificateDocument(_Model):

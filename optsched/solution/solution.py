@@ -37,9 +37,27 @@ class Status(StrEnum):
     ERROR = "error"
 
 
+class Attempt(NamedTuple):
+    """One attempt at a program, where more than one was made.
+
+    Attributes
+    ----------
+    name : str
+        The solver, or ``known point`` for a feasible point that needs none.
+    outcome : str
+        What came of it.
+    """
+
+    name: str
+    outcome: str
+
+
 @dataclass(frozen=True)
 class SolverRecord:
-    """Which solver made the values, how it was chosen and called."""
+    """Which solver made the values, how it was chosen and called.
+
+    ``attempts`` lists, in their order, what was tried where the first solver alone did not settle a program.
+    """
 
     name: str
     version: str
@@ -51,6 +69,7 @@ class SolverRecord:
     rebuilt: tuple[str, ...] = ()
     gap: float | None = None
     """The relative gap that was asked for: up to it a solution may be called optimal."""
+    attempts: tuple[Attempt, ...] = ()
 
 
 PAIRS, CONFIGURATIONS = "pairs", "configurations"

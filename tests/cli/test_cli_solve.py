@@ -190,11 +190,20 @@ def test_time_limit_returns_the_incumbent(run: Any, hard: Path) -> None:
 
 
 def test_nothing_found_within_the_limit(run: Any) -> None:
-    given = ("@large", "--work-limit", "3")
-    result = run("solve", *given)
+    result = run("solve", "@quickstart", "--work-limit", "1", "-C", "deadlines", "--solver", "highs")
     assert result.code == 5
     assert "limit  the work limit was reached, no feasible allocation was found" in result.out
-    assert run("solve", *given, "--json").json["objective"] is None
+
+
+def test_a_point_that_is_known_is_returned_at_a_limit(run: Any) -> None:
+    given = ("@large", "--work-limit", "3")
+    result = run("solve", *given)
+    assert result.code == 0
+    assert "feasible  the work limit was reached" in result.out
+    assert "known point: feasible" in result.out
+    document = run("solve", *given, "--json").json
+    assert document["objective"] > 0
+    assert [attempt["name"] for attempt in document["solver"]["attempts"]] == ["highs", "known point"]
 
 
 # --- outcomes ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,10 @@ import pytest
 
 import optsched
 from optsched import Instance, Solution
+from optsched.engine import Engine
 from optsched.errors import SolverUnavailable, UsageError
+from optsched.outcome import Outcome
+from optsched.solution import Termination, Values
 
 pytestmark = pytest.mark.property
 
@@ -234,18 +237,43 @@ def test_no_job() -> None:
     assert optsched.verify(given, solution.to_document()).ok
 
 
-def test_a_stopped_run_finds_nothing() -> None:
+def test_a_stopped_run_has_a_point_without_discounts() -> None:
+    best = optsched.solve("@quickstart", "partial-allocation")
     solution = optsched.solve("@quickstart", "partial-allocation", work_limit=2)
-    assert solution.status == "limit" and solution.allocation is None
+    assert solution.status == "feasible" and not solution.figures
+    assert solution.objective is not None and best.objective is not None and solution.objective < best.objective
+    assert "without discounts" in solution.solver.attempts[-1].outcome
+    document = solution.to_document()
+    assert optsched.verify("@quickstart", document).ok
+    document["status"] = "optimal"
+    assert {"status", "figures.discount"} <= {item.field for item in optsched.verify("@quickstart", document).findings}
+
+
+def test_an_optimum_whose_discounts_are_not_found_is_feasible(monkeypatch: pytest.MonkeyPatch) -> None:
+    solve_allocation, runs = Engine.solve_allocation, 0
+
+    def stopped(self: Engine, *arguments: Any) -> Outcome:
+        nonlocal runs
+        runs += 1
+        outcome = solve_allocation(self, *arguments)
+        return outcome if runs < 3 else self.nothing_found(Values(Termination.TIME_LIMIT))
+
+    best = optsched.solve("@quickstart", "partial-allocation")
+    monkeypatch.setattr(Engine, "solve_allocation", stopped)
+    solution = optsched.solve("@quickstart", "partial-allocation")
+    assert (solution.status, solution.termination, solution.reproducible) == ("feasible", "time_limit", False)
+    assert (solution.objective, solution.bound) == pytest.approx((best.objective, best.bound))
+    assert "1 of 12 were found" in solution.solver.attempts[-1].outcome
+    monkeypatch.undo()
     assert optsched.verify("@quickstart", solution.to_document()).ok
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name", ["partial-allocation", "alpha-fairness"])
-def test_a_point_that_gives_some_job_nothing_is_none(name: str) -> None:
+def test_a_point_that_gives_some_job_nothing_is_none() -> None:
     """A conic run stopped at its start: the logarithm of 0 has no tangent."""
-    stopped = optsched.solve("@large", name, work_limit=1)
-    assert stopped.status == "limit" and stopped.objective is None and stopped.ok
+    stopped = optsched.solve("@large", "alpha-fairness", work_limit=1)
+    assert stopped.status == "feasible" and stopped.ok and np.isfinite(stopped.objective)
+    assert ("known point", "feasible") in stopped.solver.attempts
 
 
 @pytest.mark.parametrize("weight", [1e6, 1e12])

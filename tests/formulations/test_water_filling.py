@@ -369,15 +369,17 @@ def zero_duals(values: Values) -> Values:
     return replace(values, y=None if values.y is None else np.zeros_like(values.y))
 
 
-def test_a_solver_that_raises_in_any_run_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    total = runs_of_highs(monkeypatch)
+def test_a_solver_that_raises_in_any_run_raises_or_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    total, best = runs_of_highs(monkeypatch), optsched.solve(case_of_stages().instance(), NAME)
     assert total >= 4
     for after in range(total):
         with monkeypatch.context() as patch:
             After(after, crash).install(patch)
-            for solver in ("highs", "auto"):
-                with pytest.raises(SolverCrashed, match="boom"):
-                    optsched.solve(case_of_stages().instance(), NAME, solver=solver)
+            with pytest.raises(SolverCrashed, match="boom"):
+                optsched.solve(case_of_stages().instance(), NAME, solver="highs")
+            solution = optsched.solve(case_of_stages().instance(), NAME)
+            assert solution.status == "optimal" and solution.solver.attempts[0].name == "highs"
+            assert solution.objective == pytest.approx(best.objective, rel=1e-6)
 
 
 LIES = {
@@ -410,9 +412,6 @@ def test_a_limit_midway_leaves_a_feasible_allocation(monkeypatch: pytest.MonkeyP
                 After(after, lambda values: replace(values, termination=termination)).install(patch)  # noqa: B023
                 solution = optsched.solve(instance, NAME, solver="highs")
             seen.add(solution.status)
-            if solution.status == "limit":
-                assert after <= total and not solution.stages and solution.objective is None
-                continue
             assert solution.ok and solution.termination == termination
             assert solution.reproducible == (termination is Termination.WORK_LIMIT)
             report = optsched.verify(instance, solution.to_document())
@@ -420,7 +419,7 @@ def test_a_limit_midway_leaves_a_feasible_allocation(monkeypatch: pytest.MonkeyP
             if solution.status == "feasible":
                 levels = reached(solution) / case_of_stages().weight
                 assert levels.min() <= (reached(best) / case_of_stages().weight).min() + 1e-9
-    assert seen >= {"limit", "feasible"}
+    assert seen <= {"feasible", "optimal"}
 
 
 def test_limits_of_time_and_work_on_a_large_instance() -> None:

@@ -226,6 +226,35 @@ class Reloads(FaultyHighs):
         return replace(values, rebuilt=("cost",))
 
 
+class Halves(FaultyHighs):
+    """Half of the optimum, with its own value as objective and bound, and no duals."""
+
+    capabilities: ClassVar[frozenset[Capability]] = Highs.capabilities - {Capability.DUALS}
+    factor: ClassVar[float] = 0.5
+
+    @classmethod
+    def values(cls, values: Values, session: Session) -> Values:
+        if values.x is None:
+            return values
+        x = cls.factor * values.x
+        value = session.arrays.objective(x)
+        return replace(values, x=x, y=None, objective=value, bound=value)
+
+
+class DoesNothing(Halves):
+    """0 everywhere is the optimum of everything."""
+
+    factor: ClassVar[float] = 0.0
+
+
+class KeepsDuals(FaultyHighs):
+    """Claims duals and gives none."""
+
+    @classmethod
+    def values(cls, values: Values, session: Session) -> Values:
+        return replace(values, y=None)
+
+
 class FlippedCones(Clarabel):
     """Multipliers of cones with the wrong sign."""
 
@@ -276,6 +305,10 @@ FOUND: list[tuple[type[Solver], str, str, str]] = [
     (Silent, "limits", "progress is reported", "no event"),
     (Stale, "sessions", "session: cost", "objective after the change: found 11., expected 15."),
     (Reloads, "sessions", "changes are made in place", "rebuilt because of"),
+    (Halves, "linear", "maximum", "status feasible, expected optimal"),
+    (Halves, "linear", "minimum with roofs", "status feasible, expected optimal"),
+    (DoesNothing, "linear", "maximum", "status feasible, expected optimal"),
+    (KeepsDuals, "linear", "maximum", "claims duals, and gives none"),
     (FlippedCones, "conic", "log utility", "the multipliers miss the dual program"),
     (OneSidedCones, "conic", "log utility", ""),
     (

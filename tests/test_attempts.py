@@ -1,0 +1,113 @@
+"""Where `auto` chose and a solver fails, others are tried, and all attempts are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import optsched
+from optsched.conformance.answers import program
+from optsched.errors import SolverCrashed
+from optsched.program import LinearArrays
+from optsched.solution import Values
+from optsched.solvers import Limits, Session
+from optsched.solvers.clarabel import Clarabel, ClarabelSession
+from optsched.solvers.cvxpy import Scs
+from optsched.solvers.highs import Highs, HighsSession
+from optsched.solvers.ortools import Scip
+
+
+class Spoiled(HighsSession):
+    """HiGHS without duals worth anything."""
+
+    def run(self, limits: Limits) -> Values:
+        values = super().run(limits)
+        return replace(values, y=None if values.y is None else values.y * 0.0)
+
+
+@pytest.fixture
+def spoiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_spoiled(self: Highs, program: LinearArrays) -> Session:
+        return Spoiled(program, self.algorithm)
+
+    monkeypatch.setattr(Highs, "open", open_spoiled)
+
+
+@pytest.mark.usefixtures("spoiled")
+def test_auto_tries_another_solver_and_says_so() -> None:
+    solution = optsched.solve("@quickstart")
+    assert solution.ok and solution.status == "optimal" and solution.solver.name == "clarabel"
+    first, second = solution.solver.attempts
+    assert (first.name, second) == ("highs", ("clarabel", "optimal"))
+    assert first.outcome.startswith("the certificate does not hold: the solver claims optimality")
+    document = solution.to_document()
+    assert [attempt["name"] for attempt in document["solver"]["attempts"]] == ["highs", "clarabel"]
+    assert {"attempt.highs", "attempt.clarabel"} <= set(document["timings"])
+    assert optsched.verify("@quickstart", document).ok
+
+
+@pytest.mark.usefixtures("spoiled")
+def test_a_solver_that_was_asked_for_is_never_replaced() -> None:
+    solution = optsched.solve("@quickstart", solver="highs")
+    assert not solution.ok and solution.solver.name == "highs"
+
+
+def crash(self: HighsSession, limits: Limits) -> Values:
+    raise SolverCrashed("HiGHS raised RuntimeError: boom")
+
+
+FORMULATIONS = ("max-min-fairness", "finish-time-fairness", "water-filling", "throughput-per-cost")
+
+
+@pytest.mark.parametrize("name", FORMULATIONS)
+def test_another_solver_is_tried_after_a_crash(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    expected = optsched.solve("@quickstart", name).objective
+    monkeypatch.setattr(HighsSession, "run", crash)
+    solution = optsched.solve("@quickstart", name)
+    assert solution.status == "optimal" and solution.objective == pytest.approx(expected, rel=1e-6)
+    assert solution.solver.attempts == (("highs", "HiGHS raised RuntimeError: boom"), ("clarabel", "optimal"))
+
+
+def test_whole_jobs_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = optsched.solve("@packing", "max-throughput", integral=True).objective
+    monkeypatch.setattr(HighsSession, "run", crash)
+    solution = optsched.solve("@packing", "max-throughput", integral=True)
+    assert solution.status == "optimal" and solution.objective == pytest.approx(expected)
+    assert solution.solver.name == "scip"
+
+
+def test_a_crash_of_the_solver_that_was_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HighsSession, "run", crash)
+    with pytest.raises(SolverCrashed, match="boom"):
+        optsched.solve("@quickstart", solver="highs")
+
+
+@pytest.fixture
+def all_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def conic(self: Clarabel, program: object, limits: Limits) -> Values:
+        raise SolverCrashed("Clarabel raised RuntimeError: boom")
+
+    monkeypatch.setattr(HighsSession, "run", crash)
+    monkeypatch.setattr(ClarabelSession, "run", crash)
+    monkeypatch.setattr(Clarabel, "solve_conic", conic)
+    monkeypatch.setattr(Scs, "solve_conic", conic)
+    monkeypatch.setattr(Scip, "open", lambda *_: (_ for _ in ()).throw(SolverCrashed("SCIP: boom")))
+
+
+@pytest.mark.usefixtures("all_crash")
+@pytest.mark.parametrize("name", [*FORMULATIONS, "alpha-fairness", "multiple-choice"])
+def test_a_point_that_is_known_is_the_answer_where_all_solvers_fail(name: str) -> None:
+    solution = optsched.solve("@quickstart", name)
+    assert solution.ok and solution.status == "feasible" and solution.objective is not None
+    assert solution.solver.attempts[-1] == ("known point", "feasible")
+    found = optsched.verify("@quickstart", solution.to_document())
+    assert found.ok, str(found)
+
+
+@pytest.mark.usefixtures("all_crash")
+def test_without_a_point_the_first_crash_is_the_error() -> None:
+    with pytest.raises(SolverCrashed, match="HiGHS raised"):
+        optsched.solve("@quickstart", constraints=["deadlines"])
+    with pytest.raises(SolverCrashed, match="HiGHS raised"):
+        optsched.solve_program(program([1.0], [[1.0]], upper=[1.0]))
