@@ -1,0 +1,55 @@
+"""Errors: what their sentences are made of, and the exit code of each."""
+
+from __future__ import annotations
+
+import pytest
+from refusals import Refusal, refuses, stated
+
+from optsched import errors
+from optsched.errors import InvalidInput, JournalDamaged
+
+
+def test_the_sentence_of_invalid_input() -> None:
+    assert str(InvalidInput("jobs[3].steps", "0", "a number")) == "jobs[3].steps: found 0, expected a number"
+    assert str(InvalidInput("", "[]", "an object")) == "found [], expected an object"
+    assert str(InvalidInput("steps", "x", "a number", "a.json")) == "a.json: steps: found x, expected a number"
+
+
+def test_the_sentence_of_a_damaged_journal() -> None:
+    error = JournalDamaged("j", "0.log", 7, "a record", "the end")
+    assert str(error) == "journal j is damaged: 0.log, line 7: found a record, expected the end"
+
+
+def test_exit_codes() -> None:
+    codes = {name: owner.exit_code for name, owner in vars(errors).items() if isinstance(owner, type)}
+    assert codes == {
+        "OptschedError": 1, "UsageError": 2, "JournalError": 2, "InvalidInput": 3, "JournalDamaged": 3,
+        "NoAllocation": 4, "ReplayDiffers": 6, "VerificationFailed": 6, "SolverUnavailable": 7, "SolverCrashed": 7,
+        "Interrupted": 130,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("a[1].b: found 0, expected text", Refusal("a[1].b", "0", "text")),
+        ("found [], expected an object", Refusal("", "[]", "an object")),
+        ("a: found 0", Refusal("a", "0", None)),
+        ("a.b", Refusal("a.b", None, None)),
+        ("a.csv:4:steps: found x, expected y", Refusal("a.csv:4:steps", "x", "y")),
+    ],
+)
+def test_a_stated_refusal_has_fields(text: str, fields: Refusal) -> None:
+    assert stated(text) == fields
+
+
+@pytest.mark.parametrize("text", ["a: found 0, expected numbers", "b: found 0", "a: found 1", "b"])
+def test_other_fields_are_told_apart(text: str) -> None:
+    with pytest.raises(AssertionError), refuses(text):
+        raise InvalidInput("a", "0", "a number")
+
+
+@pytest.mark.parametrize("text", ["a: found 0, expected a number", "a: found 0", "a", "a: found 0, expected a..."])
+def test_the_same_fields_are_recognised(text: str) -> None:
+    with refuses(text):
+        raise InvalidInput("a", "0", "a number")
