@@ -9,7 +9,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.assembly import make_model
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import UsageError
 from optsched.instance import FORMAT as INSTANCE_FORMAT
 from optsched.instance import Instance
 from optsched.instance.reading import show
@@ -20,6 +20,7 @@ from optsched.performance.evaluation import Evaluation, Fit, Predict, evaluate
 from optsched.performance.files import check_performance
 from optsched.performance.learned.pair_models import PAIR_MODELS, pair_class
 from optsched.performance.learned.pairs import PairProfiles
+from optsched.performance.parametric.fitting import check_some
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Feasibility, JobBatch
 from optsched.performance.splits import SPLITS
@@ -51,7 +52,7 @@ def time_model(name: str) -> type[TimeModel]:
     return owner
 
 
-USUAL = "blend"
+USUAL = "cross-validated"
 """What is fitted unless something else is asked for."""
 
 
@@ -62,8 +63,8 @@ def fit_model(profiles: Profiles, models: Wanted | Sequence[Wanted] = USUAL, **o
     ----------
     profiles : Profiles
     models : str, (str, mapping), or a sequence of these
-        A name (by default ``blend``), or several: a `chain` of them, where each speaks of what those before it do not
-        know.
+        A name (by default ``cross-validated``), or several: a `chain` of them, where each speaks of what those before
+        it do not know.
     **options
         Of the model, where it is one name.
 
@@ -86,9 +87,7 @@ def fit_model(profiles: Profiles, models: Wanted | Sequence[Wanted] = USUAL, **o
     if options and (len(wanted) > 1 or wanted[0][1]):
         raise UsageError("options beside several models: give each its own, as (name, options)")
     owners = [(time_model(name), {**own, **options}) for name, own in wanted]  # names first, before anything is fitted
-    if len(profiles) < 2:
-        found = "no measurement" if len(profiles) == 0 else "one single measurement"
-        raise InvalidInput("profiles", found, "at least two: a fit is not determined by less")
+    check_some(profiles)
     profiles = profiles.sorted()
     fitted = [check_performance(owner.fit(profiles, own).document(), "") for owner, own in owners]
     return fitted[0] if len(fitted) == 1 else {"model": CHAIN, MODELS: fitted}

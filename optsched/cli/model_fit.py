@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from optsched.performance.profiles import Profiles
 
 EXAMPLES = """
+    optsched model fit profiles.csv -o model.json
     optsched model fit profiles.csv --model pollux -o model.json
     optsched model fit bert/placements-t4.csv --model interpolation --model pollux -o model.json
     optsched model fit throughputs.json --model interpolation --gpus-per-node 4 -o model.json
@@ -39,8 +40,10 @@ def fit(
 ) -> int:
     """Fit a performance model to measured times of steps.
 
-    Several --model make a chain: each speaks of what those before it do not know. The file goes to --model of
-    `optsched solve` and the other commands, or into the instance as its `performance`.
+    Without --model each workload on each GPU type gets the law (pollux, usl or interpolation) that best predicts
+    measured ways that are left out of the fit. Several --model make a chain: each speaks of what those before it do not
+    know. The file goes to --model of `optsched solve` and the other commands, or into the instance as its
+    `performance`.
 
     Exit codes: 0 fitted and written, 2 usage, 3 the profiles are wrong or cannot determine the model, 7 an extra that
     the model needs is missing.
@@ -74,7 +77,26 @@ def _summary(document: Mapping[str, Any], profiles: Profiles) -> dict[str, Any]:
         "known": int(known.sum()),
         "mape": float(error.mean()) if len(error) else None,
         "median_ape": float(np.median(error)) if len(error) else None,
+        "chosen": _chosen(document, profiles),
     }
+
+
+def _chosen(document: Mapping[str, Any], profiles: Profiles) -> list[dict[str, Any]]:
+    """The law of each workload on each GPU type, the range that it was fitted in, and its cross-validated error."""
+    ways = profiles.ways
+    rows = []
+    for workload, by_gpu in document.get("chosen", {}).items():
+        for gpu, told in by_gpu.items():
+            mine = (ways.workload == ways.workloads.index(workload)) & (ways.gpu == ways.gpu_types.index(gpu))
+            ranges = {
+                name: [getattr(ways, name)[mine].min().item(), getattr(ways, name)[mine].max().item()]
+                for name in ("gpus", "nodes", "samples")
+            }
+            law = told["laws"][0]
+            rows.append(
+                {"workload": workload, "gpu": gpu, "ways": told["ways"], **ranges, "law": law, "error": told["error"]}
+            )
+    return rows
 
 
 def _names(document: Mapping[str, Any]) -> list[str]:
@@ -104,5 +126,42 @@ def _view(found: Mapping[str, Any]) -> Iterator[RenderableType]:
             ),
         ]
     )
+    if found["chosen"]:
+        yield ""
+        yield from _chosen_view(found["chosen"])
     yield ""
     yield "`optsched model evaluate` says how well it tells what it has not seen."
+
+
+SHOWN = 40
+"""Rows of the table of laws."""
+
+
+def _chosen_view(chosen: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    from optsched.cli.tables import count, name, number, percent, table
+
+    def span(ends: Sequence[float]) -> str:
+        return number(ends[0]) if ends[0] == ends[1] else f"{number(ends[0])} to {number(ends[1])}"
+
+    rows = [
+        [
+            name(row["workload"]),
+            name(row["gpu"]),
+            row["law"],
+            "" if row["error"] is None else percent(row["error"]),
+            f"{row['ways']:,}",
+            *(span(row[column]) for column in ("gpus", "nodes", "samples")),
+        ]
+        for row in chosen[:SHOWN]
+    ]
+    columns = ["workload", "GPU type", "law", "error", "ways", "GPUs", "nodes", "samples"]
+    yield table(*columns, rows=rows, left=3, title="Law of each workload on each GPU type")
+    if len(chosen) > SHOWN:
+        yield f"... and {count(len(chosen) - SHOWN, 'more pair')} (use --json)"
+    yield "error: mean on measured ways that were left out of the fit; outside of these ranges times are extrapolated"
+    few = sum(row["error"] is None for row in chosen)
+    if few:
+        yield (
+            f"{count(few, 'pair')} with one or two measured ways: nothing can be left out, so the law is the simplest "
+            "one that they determine"
+        )

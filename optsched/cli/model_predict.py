@@ -198,6 +198,8 @@ def _rows(measured: Profiles, per_step: FloatArray, times: Any, with_measured: b
     return rows
 
 
+EXTRAPOLATED = "extrapolated"
+"""The source of ways outside of what the model was fitted to."""
 SHOWN = 60
 """Rows of the table."""
 
@@ -222,3 +224,6 @@ def _view(rows: Sequence[dict[str, Any]], with_measured: bool) -> Iterator[Rende
     yield table(*columns, rows=cells, left=2)
     if len(rows) > SHOWN:
         yield f"... and {count(len(rows) - SHOWN, 'more way')} (use --json)"
+    outside = sum(row["source"] == EXTRAPOLATED for row in rows)
+    if outside:
+        yield f"{count(outside, 'way')} outside of the range of GPUs, nodes and samples that was measured: extrapolated"

@@ -76,7 +76,7 @@ class Models:
         list[str] | None,
         typer.Option(
             "--model", "-m", metavar="NAME[:KEY=VALUE,...]", rich_help_panel=MODELS, show_default=False,
-            help="See `optsched model list`; blend if none is named. Can be repeated.",
+            help="See `optsched model list`; cross-validated if none is named. Can be repeated.",
         ),
     ] = None  # fmt: skip
     option: Annotated[

@@ -24,6 +24,7 @@ CATALOGUE = {
     "cached": "optsched.performance.composed.cached:CachedModel",
     "chain": "optsched.performance.composed.chain:Chain",
     "conformal": "optsched.performance.learned.conformal_times:Conformal",
+    "cross-validated": "optsched.performance.learned.cross_validated:CrossValidated",
     "interference": "optsched.performance.composed.interference:Interference",
     "interpolation": "optsched.performance.measured.interpolation:Interpolation",
     "noisy": "optsched.performance.composed.noisy:NoisyModel",

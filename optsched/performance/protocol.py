@@ -16,13 +16,17 @@ from optsched.performance.configurations import Configurations
 
 
 class Source(IntEnum):
-    """Where a rate comes from, best first."""
+    """Where a rate comes from; the first five are in order, best first.
+
+    ``EXTRAPOLATED`` are rates outside of the range that was measured, by a model that was fitted inside of it.
+    """
 
     MEASURED = 0
     INTERPOLATED = 1
     PARAMETRIC = 2
     LEARNED = 3
     PRIOR = 4
+    EXTRAPOLATED = 5
 
 
 class Feasibility(IntEnum):

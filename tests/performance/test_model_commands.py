@@ -188,7 +188,6 @@ def test_wrong_profiles(run: Run, tmp_path: Path) -> None:
     head, target = "workload,gpu,gpus,nodes,samples,seconds\n", tmp_path / "model.json"
     for text, words in (
         ("", "found an empty file"),
-        (head + "a,b,1,1,8,0.1\n", "found one single measurement, expected at least two"),
         (head + "a,b,1,1,8,0\n", "bad.csv:2:seconds: found 0.0, expected a time in seconds above 0"),
         (head + "a,b,1,1,8,0.1\na,b,1,1,8,100\n", "bad.csv:3:seconds: found 100 s, where"),
         (head + "a,b,2,1,8,0.1\na,b,4,1,8,0.1\n", "profiles: found no row on 1 GPU"),

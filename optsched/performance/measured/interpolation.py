@@ -56,7 +56,7 @@ class Interpolation(TimeModel):
 
     1. measured exactly so: what was measured, bit for bit (source `MEASURED`; the median, if it was repeated);
     2. k and n measured with at least two other m: t(m) = a + b m, a, b >= 0, least squares of relative errors. The line
-       goes on beyond the measured m;
+       goes on beyond the measured m, with the source `EXTRAPOLATED` beyond all m of the pair;
     3. k between measured ones on as many nodes, or else of as many GPUs per node: log throughput k m / t, piecewise
        linear in log k, between two ends with as many samples per step, or else with m by 1 or 2. Never beyond the
        measured k;
@@ -139,7 +139,8 @@ class Interpolation(TimeModel):
         if len(asked):
             seconds[asked] = self._between(ways.take(asked))
         log_sd = np.where(measured, MEASURED_LOG_SD, np.where(on_line, self.batch_log_sd, self.count_log_sd))
-        source = np.where(measured, Source.MEASURED, Source.INTERPOLATED).astype(np.uint8)
+        between = np.where(self.points.outside(ways), Source.EXTRAPOLATED, Source.INTERPOLATED)
+        source = np.where(measured, Source.MEASURED, between).astype(np.uint8)
         return Times(seconds, log_sd, source)
 
     def _between(self, ways: Ways) -> FloatArray:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, find_sorted
+from optsched.arrays import BoolArray, FloatArray, IntArray, find_sorted
 from optsched.performance.parametric.affine import fit_affine
 from optsched.performance.parametric.cells import Cells
 from optsched.performance.ways import Ways
@@ -55,6 +55,22 @@ class Points:
         batches, times = self._values[2:]
         key = (shape * (len(batches) + 1) + _rank(batches, samples)) * (len(times) + 1) + _rank(times, passes)
         return np.asarray(key, np.int64)
+
+    @cached_property
+    def _ranges(self) -> tuple[FloatArray, FloatArray]:
+        """Least and most k, n, m and passes of each pair, two arrays of shape (pairs + 1, 4); the last is for none."""
+        rows = np.stack([self.gpus, self.nodes, self.samples, self.passes], axis=1).astype(np.float64)
+        least, most = np.full((2, len(self.cells) + 1, 4), np.inf)
+        most *= -1
+        np.minimum.at(least, self.cell, rows)
+        np.maximum.at(most, self.cell, rows)
+        return least, most
+
+    def outside(self, ways: Ways) -> BoolArray:
+        """Whether a way has more or less GPUs, nodes, samples or passes than its pair was measured with."""
+        least, most = (ends[self.cells.find(ways)] for ends in self._ranges)
+        asked = np.stack([ways.gpus, ways.nodes, ways.samples, ways.passes], axis=1)
+        return np.asarray(((asked < least) | (asked > most)).any(axis=1))
 
     # --- shapes -------------------------------------------------------------------------------------------------------
 

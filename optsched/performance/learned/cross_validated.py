@@ -1,0 +1,253 @@
+"""The ``cross-validated`` model: each workload on each GPU type by the law that best predicts what it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray, group_rows
+from optsched.errors import InvalidInput
+from optsched.instance.documents import Count, Document, Name, NonNegative, PlainObject, Tuple
+from optsched.instance.reading import join, show, validate
+from optsched.performance.learned.fitting import folds_of
+from optsched.performance.measured.interpolation import Interpolation
+from optsched.performance.parametric.cells import Cells, by_names, flat
+from optsched.performance.parametric.fitting import check_some
+from optsched.performance.parametric.pollux import Pollux
+from optsched.performance.parametric.scaling import SAME_BATCH, UniversalScalability
+from optsched.performance.parametric.uncertainty import STATED_LOG_SD, LogSd, of_squares
+from optsched.performance.paths import below
+from optsched.performance.profiles import Profiles
+from optsched.performance.protocol import Source
+from optsched.performance.times import TimeModel, Times
+from optsched.performance.ways import Ways
+
+Law = Literal["pollux", "usl", "interpolation"]
+LAWS: tuple[Law, ...] = ("pollux", "usl", "interpolation")
+"""The laws to choose from. ``pollux`` knows every way of a pair that it was fitted to."""
+INTERPOLATION = LAWS.index("interpolation")
+ONE_BY_ONE, PARTS = 10, 5
+"""Up to so many ways of a pair are left out one by one, more of them in so many parts: fits take their time."""
+FEWEST = 3
+"""Ways from which on laws are compared: of two, each is predicted from a single measurement."""
+EXTRAPOLATED_LOG_SD = 0.3
+"""Least log_sd outside of the measured range: linear scaling was off by 27 to 35 % on Sia's profiles, and ``usl`` by
+26 % on ElasticFlow's curves beyond the measured GPU counts."""
+
+
+class ChosenDocument(Document):
+    """What was chosen for one workload on one GPU type.
+
+    ``laws`` are all laws, best first; ``ways`` is the number of different ways that were measured; ``error`` is the
+    mean absolute relative error of times that were left out, None where there were too few ways to leave some out.
+    """
+
+    laws: Tuple[Law]
+    ways: Count
+    error: NonNegative | None = None
+    log_sd: LogSd = STATED_LOG_SD
+
+
+class LawsDocument(Document):
+    """The laws, each fitted to all measurements; ``usl`` is None where no batch follows it."""
+
+    pollux: PlainObject
+    usl: PlainObject | None = None
+    interpolation: PlainObject
+
+
+class CrossValidatedDocument(Document):
+    """The model."""
+
+    laws: LawsDocument
+    chosen: dict[Name, dict[Name, ChosenDocument]]
+
+
+class CrossValidatedOptions(Document):
+    """The fit has no options."""
+
+
+@dataclass(frozen=True)
+class Laws:
+    """The laws, fitted to the same measurements."""
+
+    pollux: Pollux
+    usl: UniversalScalability | None
+    interpolation: Interpolation
+
+    @classmethod
+    def fit(cls, profiles: Profiles) -> Laws:
+        """Fit each of them."""
+        try:
+            usl = UniversalScalability.fit(profiles, {})
+        except InvalidInput:  # no batch takes less time on more GPUs: such times do not follow this law
+            usl = None
+        return cls(Pollux.fit(profiles, {}), usl, Interpolation.fit(profiles, {}))
+
+    def times(self, ways: Ways) -> list[Times]:
+        """What each of them says, in the order of `LAWS`."""
+        silent = Times.of(np.full(len(ways), np.nan), Source.PARAMETRIC)
+        return [law.times(ways) if law is not None else silent for law in (self.pollux, self.usl, self.interpolation)]
+
+
+class CrossValidated(TimeModel):
+    """Each workload on each GPU type by the law that best predicts what it has not seen.
+
+    The laws are `pollux`, `usl` and `interpolation`. A way that was measured has the time that was measured (source
+    `MEASURED`). For all others the measured ways of the pair (workload, GPU type) are left out in turn: one by one up
+    to 10 ways, in 5 parts beyond. The laws are fitted to the others and predict those left out. A law may not know a
+    way, so what is compared are orders of the laws, of which the first that knows a way predicts it. The order with the
+    least mean absolute relative error is taken; the next law in it answers where the first one does not.
+
+    With one or two ways there is nothing to compare. The law is then the simplest one that they determine: ``usl``
+    where all have one batch, which is linear scaling from one way and Amdahl's law from two GPU counts, and ``pollux``
+    where batches differ.
+
+    A way outside of the range of the pair's measurements, in GPUs, nodes, samples or passes, has the source
+    `EXTRAPOLATED`. ``log_sd`` comes from the errors on the ways left out, and is at least 0.3 there.
+
+    References
+    ----------
+    M. Stone, "Cross-validatory choice and assessment of statistical predictions", Journal of the Royal Statistical
+    Society B 36 (1974).
+    """
+
+    name: ClassVar[str] = "cross-validated"
+
+    def __init__(self, laws: Laws, chosen: Mapping[tuple[str, str], ChosenDocument]) -> None:
+        self.laws, self.chosen = laws, dict(chosen)
+        self._cells = Cells(tuple(chosen))
+        self._order = np.array([[LAWS.index(law) for law in pair.laws] for pair in chosen.values()], np.int64).T
+        self._log_sd = np.array([pair.log_sd for pair in chosen.values()])
+
+    # --- fitting ------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
+        """Choose the order of the laws of each pair, and fit them to all measurements."""
+        validate(CrossValidatedOptions, dict(options), "performance")
+        check_some(profiles)
+        profiles = profiles.sorted()
+        ways = profiles.ways
+        fold = _folds(ways)
+        errors = np.full((len(LAWS), len(profiles)), np.nan)
+        for part in range(int(fold.max()) + 1):
+            out, rest = np.flatnonzero(fold == part), np.flatnonzero(fold != part)
+            if len(rest):
+                said = Laws.fit(profiles.take(rest)).times(ways.take(out))
+                errors[:, out] = np.log([times.seconds for times in said]) - np.log(profiles.seconds[out])
+        chosen = {
+            (ways.workloads[ways.workload[rows[0]]], ways.gpu_types[ways.gpu[rows[0]]]): _choose(
+                ways.take(rows), errors[:, rows]
+            )
+            for rows in _by_pair(ways)
+        }
+        return cls(Laws.fit(profiles), chosen)
+
+    # --- what it says -------------------------------------------------------------------------------------------------
+
+    def times(self, ways: Ways) -> Times:
+        """What was measured, else the first law of the pair's order that knows the way."""
+        said = self.laws.times(ways)
+        seconds, sources = np.array([times.seconds for times in said]), np.array([times.source for times in said])
+        cell = self._cells.find(ways)
+        known = cell < len(self._cells)
+        rows, cell = np.arange(len(ways)), np.where(known, cell, 0)
+        law = _first(seconds, self._order[:, cell])
+        measured = sources[INTERPOLATION] == Source.MEASURED
+        law[measured & np.isfinite(seconds[INTERPOLATION])] = INTERPOLATION
+        source = sources[law, rows]
+        log_sd = np.where(source == Source.MEASURED, said[INTERPOLATION].log_sd, self._log_sd[cell])
+        outside = self.laws.interpolation.points.outside(ways)
+        return Times(
+            seconds=np.where(known, seconds[law, rows], np.nan),
+            log_sd=np.where(outside, np.maximum(log_sd, EXTRAPOLATED_LOG_SD), log_sd),
+            source=np.where(outside, np.uint8(Source.EXTRAPOLATED), source),
+        )
+
+    # --- documents ----------------------------------------------------------------------------------------------------
+
+    def document(self) -> dict[str, Any]:
+        """`optsched.performance.times.TimeModel`."""
+        laws = {
+            name: {key: value for key, value in law.document().items() if key != "model"}
+            for name in LAWS
+            if (law := getattr(self.laws, name)) is not None
+        }
+        chosen = [pair.model_dump(mode="json") for pair in self.chosen.values()]
+        return {"model": self.name, "laws": laws, "chosen": by_names(tuple(self.chosen), chosen)}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """`optsched.performance.times.TimeModel`."""
+        given = validate(CrossValidatedDocument, dict(document), "performance")
+        chosen = flat(given.chosen)
+        if not chosen:
+            raise InvalidInput("performance.chosen", "no workloads", "at least one")
+        for pair, told in chosen.items():
+            if sorted(told.laws) != sorted(LAWS):
+                path = join("performance.chosen", [*pair, "laws"])
+                raise InvalidInput(path, show(list(told.laws)), f"{', '.join(LAWS)} in some order")
+        with below("performance.laws.pollux"):
+            pollux = Pollux.from_document(given.laws.pollux)
+        with below("performance.laws.usl"):
+            usl = None if given.laws.usl is None else UniversalScalability.from_document(given.laws.usl)
+        with below("performance.laws.interpolation"):
+            interpolation = Interpolation.from_document(given.laws.interpolation)
+        return cls(Laws(pollux, usl, interpolation), chosen)
+
+
+def _by_pair(ways: Ways) -> list[IntArray]:
+    """Rows of each pair (workload, GPU type) of sorted ways."""
+    if len(ways) == 0:
+        return []
+    pair = ways.workload * len(ways.gpu_types) + ways.gpu
+    return np.split(np.arange(len(ways)), np.flatnonzero(np.diff(pair)) + 1)
+
+
+def _folds(ways: Ways) -> IntArray:
+    """The part in which each row is left out; a way that was measured several times is left out as a whole."""
+    fold = np.empty(len(ways), np.int64)
+    for rows in _by_pair(ways):
+        some = ways.take(rows)
+        same = group_rows([some.gpus, some.nodes, some.samples, some.passes], len(rows))
+        count = len(same.first)
+        fold[rows] = folds_of(count, count if count <= ONE_BY_ONE else PARTS, 0)[same.inverse]
+    return fold
+
+
+def _first(values: FloatArray, order: IntArray) -> IntArray:
+    """Row of the first known value of each column, its rows taken in that order; the first row where none is known."""
+    known = np.isfinite(np.take_along_axis(values, order, axis=0))
+    found: IntArray = np.take_along_axis(order, known.argmax(axis=0)[np.newaxis], axis=0)[0]
+    return found
+
+
+def _choose(ways: Ways, errors: FloatArray) -> ChosenDocument:
+    """The order of the laws of one pair, from the log errors of each law on the ways left out, (laws, rows)."""
+    distinct = len(group_rows([ways.gpus, ways.nodes, ways.samples, ways.passes], len(ways)).first)
+    errors = errors[:, np.isfinite(errors).any(axis=0)]
+    rows = np.arange(errors.shape[1])
+    if distinct < FEWEST or len(rows) == 0:
+        batch = ways.samples_per_step
+        simplest: tuple[Law, Law] = ("usl", "pollux")
+        if np.ptp(batch) > SAME_BATCH * batch[0]:
+            simplest = ("pollux", "usl")
+        return ChosenDocument(laws=(*simplest, "interpolation"), ways=distinct)
+    unknown = (~np.isfinite(errors)).sum(axis=1)
+    tried = []
+    for order in permutations(range(len(LAWS))):
+        said = errors[_first(errors, np.tile(np.array(order)[:, np.newaxis], len(rows))), rows]
+        # of equal orders the one whose first laws knew the most ways: a law that was never tried goes last
+        tried.append((float(np.mean(np.abs(np.expm1(said)))), unknown[list(order)].tolist(), order, said))
+    error, _, order, said = min(tried, key=lambda one: one[:3])
+    return ChosenDocument(
+        laws=tuple(LAWS[law] for law in order),
+        ways=distinct,
+        error=error,
+        log_sd=of_squares(float(np.sum(said**2)), len(rows), 0),
+    )
