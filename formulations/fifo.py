@@ -58,6 +58,7 @@ class Fifo(Rule):
     name = "fifo"
     leaves_idle = True
     reads = frozenset({"arrival", "gang"})
+    order_only = frozenset({"arrival"})
 
     class Options(Rule.Options):
         """Options of first in, first out."""

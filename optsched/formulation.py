@@ -104,6 +104,8 @@ class Formulation(ABC):
     aliases: ClassVar[tuple[str, ...]] = ()
     accepts: ClassVar[frozenset[str]] = frozenset({FORMAT})
     reads: ClassVar[frozenset[str]] = frozenset()
+    order_only: ClassVar[frozenset[str]] = frozenset()
+    """Arrays of `reads` by which jobs are only sorted: the allocation stays the same while only time passes."""
     sense: ClassVar[Literal["max", "min", "rule"]] = "max"
     plans_ahead: ClassVar[bool] = False
     """Whether jobs that have not arrived yet are planned too."""

@@ -1,7 +1,24 @@
 """Sweeps: many tasks in parallel processes, resumable; benchmarks of formulations and solvers; what the rows tell."""
 
-from optsched.benchmarking.results_file import ResultsFile, Row
-from optsched.benchmarking.run import Progress, Sweep, run_tasks
-from optsched.benchmarking.task import Task
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optsched.benchmarking.results_file import ResultsFile, Row
+    from optsched.benchmarking.run import Progress, Sweep, run_tasks
+    from optsched.benchmarking.task import Task
+
+# Loaded when used: `optsched.benchmarking.forking` must come before numpy.
+_HOME = {"ResultsFile": "results_file", "Row": "results_file", "Task": "task"} | dict.fromkeys(
+    ("Progress", "Sweep", "run_tasks"), "run"
+)
 
 __all__ = ["Progress", "ResultsFile", "Row", "Sweep", "Task", "run_tasks"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -148,8 +148,6 @@ def run_tasks(
         progress = Progress(len(tasks), len(done), len(done))
         if done:
             notices.append(f"{len(done)} of {len(tasks)} tasks have a row in {results_file}: they are not done again")
-        if on_start is not None:
-            on_start(progress, notices)
         left = deque(task for task in tasks if task.key not in done)
 
         def keep(row: Row) -> None:
@@ -164,6 +162,10 @@ def run_tasks(
         slots = [Slot(worker, prepare, limits, machine) for _ in range(min(limits.processes, len(left)))]
         interrupted = False
         try:
+            for slot in slots:
+                slot.start()  # before the caller starts threads: without any, workers can be forked
+            if on_start is not None:
+                on_start(progress, notices)
             _loop(slots, left, progress, keep)
         except KeyboardInterrupt:
             interrupted = True

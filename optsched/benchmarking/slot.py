@@ -67,10 +67,15 @@ class Slot:
         self._limits, self._machine = limits, machine
         self._ready = False
 
-    def begin(self, task: Task) -> None:
-        """Have the task done."""
+    def start(self) -> None:
+        """Start its process, if there is none."""
         if self.process is None:
             self.process, self._ready = WorkerProcess(self._work, self._prepare, self._limits.threads), False
+
+    def begin(self, task: Task) -> None:
+        """Have the task done."""
+        self.start()
+        assert self.process is not None
         self.attempt = Attempt(task, time.monotonic())
         self.process.ask(task.spec, self._limits.memory)
 

@@ -101,16 +101,19 @@ def limit_memory(memory: int | None) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
-def main() -> None:
-    """Serve the process at the other end of the socket."""
-    descriptor, lifeline = int(sys.argv[1]), int(sys.argv[2])
+def run(descriptor: int, lifeline: int, work: Work, prepare: Callable[[Mapping[str, Any]], None] | None) -> None:
+    """Serve the process at the other end of a socket, and end with it (`end_with`)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_inheritable(descriptor, False)  # not for processes that tasks start
     os.set_inheritable(lifeline, False)
     end_with(lifeline)
     with suppress(OSError):
         os.dup2(2, 1)
-    work = imported(sys.argv[3])
-    prepare = imported(sys.argv[4]) if sys.argv[4] else None
     with socket.socket(fileno=descriptor) as connection:
         serve(connection, work, prepare)
+
+
+def main() -> None:
+    """Do what the command line says."""
+    descriptor, lifeline = int(sys.argv[1]), int(sys.argv[2])
+    run(descriptor, lifeline, imported(sys.argv[3]), imported(sys.argv[4]) if sys.argv[4] else None)

@@ -10,15 +10,16 @@ import socket
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from optsched.benchmarking.forking import THREADS, Forked, can_fork
+from optsched.benchmarking.worker import imported, run
 from optsched.errors import OptschedError, SolverUnavailable
 
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-"""Environment variables by which libraries are told how many threads to start."""
 TAIL = 4096
 """Bytes that are looked at of what a worker wrote on its standard error."""
 
@@ -29,6 +30,9 @@ WORKER = "from optsched.benchmarking.worker import main; main()"
 
 class WorkerProcess:
     """A process that does one task at a time, in a session of its own: Ctrl-C at a terminal does not reach it.
+
+    It is forked from this process where that is safe (`can_fork`), as imports take longer than most tasks; else it is
+    a new interpreter.
 
     Parameters
     ----------
@@ -44,15 +48,11 @@ class WorkerProcess:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by `kill`)
         self.socket, theirs = socket.socketpair()
         reader, self._lifeline = os.pipe()
-        descriptors = (theirs.fileno(), reader)
-        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # modules are found where they are here
-        command = [sys.executable, "-P", "-c", WORKER, *map(str, descriptors), work, prepare]
-        environment = {**os.environ, **dict.fromkeys(THREADS, str(threads)), "PYTHONPATH": paths}
         try:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._errors,
-                pass_fds=descriptors, env=environment, start_new_session=True,
-            )  # fmt: skip
+            if can_fork(threads):
+                self._process: Forked | subprocess.Popen[bytes] = self._forked(theirs, reader, work, prepare)
+            else:
+                self._process = self._spawned((theirs.fileno(), reader), work, prepare, threads)
         except OSError as error:
             raise SolverUnavailable(f"no process can be started for tasks: {error}") from None
         finally:
@@ -62,6 +62,42 @@ class WorkerProcess:
         self._bytes = b""
         self.closed = False
         """Whether it has hung up."""
+
+    def _forked(self, theirs: socket.socket, reader: int, work: str, prepare: str) -> Forked:
+        """A copy of this process, which has imported already what tasks need."""
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()  # else the copy could write it a second time
+        pid = os.fork()
+        if pid:
+            return Forked(pid)
+        code = 1
+        try:
+            os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the command line's handler is not for tasks
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for target, source in ((0, nothing), (1, nothing), (2, self._errors.fileno())):
+                os.dup2(source, target)
+            self.socket.close()
+            os.close(self._lifeline)
+            run(theirs.detach(), reader, imported(work), imported(prepare) if prepare else None)
+            code = 0
+        except Exception:
+            traceback.print_exc()
+        finally:
+            with suppress(BaseException):
+                sys.stderr.flush()
+            os._exit(code)
+
+    def _spawned(self, descriptors: tuple[int, int], work: str, prepare: str, threads: int) -> subprocess.Popen[bytes]:
+        """A new interpreter."""
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # modules are found where they are here
+        command = [sys.executable, "-P", "-c", WORKER, *map(str, descriptors), work, prepare]
+        environment = {**os.environ, **dict.fromkeys(THREADS, str(threads)), "PYTHONPATH": paths}
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._errors,
+            pass_fds=descriptors, env=environment, start_new_session=True,
+        )  # fmt: skip
 
     def ask(self, spec: Mapping[str, Any], memory: int | None) -> None:
         """Hand it a task; one that has died is seen by `messages`."""
@@ -94,6 +130,8 @@ class WorkerProcess:
         """Kill it with all that it has started, and reap it."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # a copy that has no session of its own yet
+            os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self.socket.close()
         if self._lifeline >= 0:

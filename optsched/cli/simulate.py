@@ -73,6 +73,9 @@ def simulate(
     Exit codes: 0 every simulation came to its end, else the code of the first that failed, 5 if that hit --time-limit;
     130 interrupted; what there is is kept.
     """
+    from optsched.benchmarking.forking import few_threads
+
+    few_threads()  # before numpy is loaded
     if trace == "-":
         raise UsageError("TRACE: every simulation reads it anew, so it cannot be standard input: write it to a file")
     check_inputs(trace=trace, model=model, truth=conditions.truth)

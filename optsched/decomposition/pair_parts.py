@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
 
 from optsched.arrays import FloatArray, IntArray, ranges
 from optsched.candidates import Classes
@@ -200,6 +199,8 @@ def _moved(cuts: list[_Cut], held: list[FloatArray], whole: FloatArray, trust: f
     upper = np.concatenate([mine * (1 + trust), np.full(parts, np.inf), [0.0 if total else np.inf]])
     balance = np.hstack([np.tile(np.eye(len(some)), parts), np.zeros((len(some), parts + 1))])
     ranges_of: Any = np.column_stack([lower, upper])
+    from scipy.optimize import linprog  # takes a quarter of a second to load
+
     found = linprog(-gain, A_ub=rows, b_ub=sides, A_eq=balance, b_eq=whole[some], bounds=ranges_of, method="highs")
     moved = [each.copy() for each in held]
     if found.x is None:  # rounding has left no room: they stay where they are

@@ -22,6 +22,8 @@ def left_beside(view: View, jobs: BoolArray, resources: Resources) -> FloatArray
 
     Where a node has less than its jobs need, they hold what it has, and nothing of other nodes.
     """
+    if not jobs.any():
+        return np.asarray(resources.capacity, np.float64)
     instance = view.instance
     cluster, numbering, stands = instance.cluster, instance.cluster.numbering, view.standing(np.flatnonzero(jobs))
     node, usable = stands.node, np.concatenate([pool.usable(instance.now) for pool in cluster.pools])

@@ -81,6 +81,13 @@ def saved_by_rows(view: View, service: Service, classes: Classes, rows: JobRows,
     return np.where(continues, 0.0, saved)
 
 
+def idle_shares(view: View, classes: Classes) -> FloatArray:
+    """Share of each renewable resource that no running job holds."""
+    renewable, capacity = classes.resources.renewable, classes.capacity
+    left = left_beside(view, view.running.runs & ~view.running.lost, classes.resources)
+    return np.divide(left * FULL, capacity, out=np.zeros(len(left)), where=capacity > 0)[renewable]
+
+
 def moves_to_idle(
     view: View,
     classes: Classes,
@@ -88,8 +95,8 @@ def moves_to_idle(
     order: IntArray,
     pays: BoolArray,
     constraints: Sequence[Mapping[str, Any]] = (),
-) -> BoolArray:
-    """Mask of the rows to which running jobs move. No job is stopped for a move.
+) -> tuple[BoolArray, bool]:
+    """Rows to which running jobs move. No job is stopped for a move.
 
     Each job in the order takes its first row that fits on GPUs which no running job holds. A move is dropped if the
     placement then finds no GPUs for it, so that no job gives up its own for GPUs that are free but scattered.
@@ -109,22 +116,25 @@ def moves_to_idle(
 
     Returns
     -------
-    BoolArray, shape (A,)
+    moves : BoolArray, shape (A,)
+    at_rest : bool
+        Whether no such row fits on what is idle, whatever the order.
     """
     moves = np.zeros(len(rows), bool)
     if not pays.any():
-        return moves
-    running = view.running.runs & ~view.running.lost
-    renewable, capacity = classes.resources.renewable, classes.capacity
-    left = left_beside(view, running, classes.resources)
-    free = np.divide(left * FULL, capacity, out=np.zeros(len(left)), where=capacity > 0)[renewable]
-    chosen = first_fit(instant_of(rows, uses_of(classes)), order, free)
+        return moves, True
+    free, instant = idle_shares(view, classes), instant_of(rows, uses_of(classes))
+    fits = np.ones(len(rows), bool)
+    fits[instant.uses.row[instant.uses.share > free[instant.uses.resource]]] = False
+    if not (pays & fits).any():
+        return moves, True
+    chosen = first_fit(instant, order, free)
     place = np.empty(len(rows), np.int64)
     place[order] = np.arange(len(order))
     chosen = chosen[np.argsort(place[chosen])]
     chosen = chosen[classes.gpus[rows.column[chosen]] > 0]
     while pays[chosen].any():
-        stays = running.copy()
+        stays = view.running.runs & ~view.running.lost
         stays[rows.job[chosen]] = False
         standing = view.standing(np.flatnonzero(stays))
         found = place_beside(classes, rows, chosen, standing, constraints)
@@ -133,4 +143,4 @@ def moves_to_idle(
             break
         chosen = chosen[~(np.isin(chosen, refused) & pays[chosen])]
     moves[chosen[pays[chosen]]] = True
-    return moves
+    return moves, False

@@ -30,6 +30,9 @@ class Order:
         Whether a job that has no room keeps all jobs behind it waiting.
     fallback : str, optional
         Why the order is that of arrival, though the ranking is another.
+    at_rest : bool
+        Whether jobs that run stay where they are in whatever order, as long as no job waits and no job or node comes,
+        goes or changes: no faster GPUs that would pay for a move are idle.
     """
 
     ranking: str
@@ -37,6 +40,7 @@ class Order:
     renewed: BoolArray
     strict: bool
     fallback: str | None = None
+    at_rest: bool = False
 
     @classmethod
     def of(cls, ranking: Ranking, jobs: RankedJobs) -> Order:

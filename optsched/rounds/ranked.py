@@ -56,7 +56,8 @@ def rank(
     given = _unordered(view, model, ranking.sizes) if known is None else known
     C, rows = given.classes, given.rows
     order = Order.of(ranking, ranked_jobs(state, view.instance, rows, C))
-    by_row, moves = _row_order(state, view, ranking, given, order.place)
+    by_row, moves, at_rest = _row_order(state, view, ranking, given, order.place)
+    order = replace(order, at_rest=at_rest and type(ranking).renews is Ranking.renews)
     place = np.empty(len(rows), np.int64)
     place[by_row] = np.arange(len(rows))
     timings = {**given.timings, "allocate": time.perf_counter() - started}
@@ -65,15 +66,15 @@ def rank(
 
 def _row_order(
     state: RoundState, view: View, ranking: Ranking, given: Answer, place: IntArray
-) -> tuple[IntArray, Mapping[tuple[int, int], float]]:
-    """The rows, the first first, and the seconds that moves of running jobs save, by job and column."""
+) -> tuple[IntArray, Mapping[tuple[int, int], float], bool]:
+    """The rows, the first first, seconds that moves of running jobs save by job and column, and `Order.at_rest`."""
     C, rows, running = given.classes, given.rows, view.running
     stays = (running.pool[rows.job] == C.pool[rows.column]) & (running.gpus[rows.job] == C.gpus[rows.column])
     stays &= view.configured.like(rows.job, C.configuration_labels[rows.column])
     rate, gpus, sizes = -rows.rate, -C.gpus[rows.column], ranking.sizes
     if ranking.moves == "published":
         keys = {"least": (rate, ~stays), "most": (rate, ~stays, gpus), "fastest": (~stays, rate)}[sizes]
-        return np.lexsort((rows.column, *keys, place[rows.job])), {}
+        return np.lexsort((rows.column, *keys, place[rows.job])), {}, sizes == "least"
     span = np.maximum(C.configurations.nodes[C.configuration[rows.column]], 1)
     gone = running.leaves | running.lost | view.crowded
     continues = stays & (running.nodes[rows.job] <= span) & ~gone[rows.job]
@@ -81,19 +82,20 @@ def _row_order(
     moves = saved > 0
     if sizes == "most":  # whether a job gets more GPUs is decided before, whatever they save
         moves &= C.gpus[rows.column] == running.gpus[rows.job]
+    at_rest = False
     if sizes != "fastest":
         goes_on = np.zeros(len(running.pool), bool)
         goes_on[rows.job[continues]] = True
         longest = np.where(starved(state, view), state.service.waited(state.now), 0.0)
         order = np.lexsort((rows.column, rate, place[rows.job], -longest[rows.job]))
         order = order[(~goes_on[rows.job] | moves)[order]]
-        moves = moves_to_idle(view, C, rows, order, moves, [own.document() for own in given.constraints])
+        moves, at_rest = moves_to_idle(view, C, rows, order, moves, [own.document() for own in given.constraints])
     group = np.where(moves, 0, np.where(continues, 1, 2))
     keys = (rate, group, gpus) if sizes == "most" else (rate, group)
     some = np.flatnonzero(moves)
     told = zip(rows.job[some].tolist(), rows.column[some].tolist(), strict=True)
     by_row = np.lexsort((rows.column, *keys, place[rows.job]))
-    return by_row, dict(zip(told, saved[some].tolist(), strict=True))
+    return by_row, dict(zip(told, saved[some].tolist(), strict=True)), at_rest and sizes == "least"
 
 
 def _unordered(view: View, model: Callable[[Instance], PerformanceModel], sizes: Sizes) -> Answer:

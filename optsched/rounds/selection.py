@@ -343,10 +343,13 @@ def leftovers(
         Upper sides are kept by all that runs, where the rows with a claim leave room below them.
     """
     C = claims.classes
-    running = np.flatnonzero(claims.busy[claims.rows.job])
-    matrix, upper = upper_sides(side, C)
-    used = np.asarray(matrix[:, claims.rows.column[running]].sum(axis=1)).ravel()
-    free = np.concatenate([claims.free[: claims.uses.resources], upper * FULL - used])
+    free, limits = claims.free[: claims.uses.resources], None
+    if side:
+        running = np.flatnonzero(claims.busy[claims.rows.job])
+        matrix, upper = upper_sides(side, C)
+        used = np.asarray(matrix[:, claims.rows.column[running]].sum(axis=1)).ravel()
+        free = np.concatenate([free, upper * FULL - used])
+        limits = Uses.of(sp.csr_matrix(matrix[:, others.column]))
     allowed, nobody = np.ones(len(others), bool), np.zeros(len(others), bool)
     if not C.resources.renewable.all():
         consumes = np.asarray(C.usage[np.flatnonzero(~C.resources.renewable)].sum(axis=0)).ravel()
@@ -354,7 +357,7 @@ def leftovers(
     order = np.lexsort((np.arange(len(others)) * SCRAMBLE % 1.0, -others.rate, had[others.job], ~continues))
     return Claims(
         C, others, order[allowed[order]].astype(np.int64), continues, nobody, nobody, claims.busy,
-        claims.sharing, free, claims.uses, Uses.of(sp.csr_matrix(matrix[:, others.column])),
+        claims.sharing, free, claims.uses, limits,
     )  # fmt: skip
 
 

@@ -162,7 +162,9 @@ class _Round:
         )  # fmt: skip
         left = seating.run_through(claims, most, answer.strict)
         if not (answer.leaves_idle if policy.fill is None else not policy.fill):
-            seating.run_through(self._leftovers(left))
+            others = self._leftovers(left)
+            if len(others.order):
+                seating.run_through(others)
         return ledger, seating.seats, seating.refused
 
     # --- claims -----------------------------------------------------------------------------------------------------

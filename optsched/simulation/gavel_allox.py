@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.assembly import make_formulation
@@ -83,6 +82,8 @@ class AlloxAllocator(Allocator):
             )
         seconds = left[:, np.newaxis] / rate
         cost = np.concatenate([place * seconds for place in range(1, m + 1)], axis=1) + age[:, np.newaxis]
+        from scipy.optimize import linear_sum_assignment  # takes a quarter of a second to load
+
         job, column = linear_sum_assignment(cost)
         place, gpu = column // w, column % w
         order = np.lexsort((-place, gpu))

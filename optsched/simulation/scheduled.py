@@ -153,11 +153,14 @@ class Scheduled:
         """Whether the next plan would say the same, as long as nothing happens.
 
         The allocation holds, every job runs, each in the one row that it has in the allocation: nobody waits, and
-        nobody has anywhere else to go. What is owed and received meanwhile is added up when the next plan is made.
+        nobody has anywhere else to go. Under a ranking, every job runs on where it was, and no move would pay. What is
+        owed and received meanwhile is added up when the next plan is made.
         """
-        ledger = plan.ledger
-        everybody = len(plan.running) == len(self.rows)
-        return self.holds and everybody and bool((ledger.runs == (ledger.fraction > 0)).all())
+        if not self.holds or len(plan.running) < len(self.rows):
+            return False
+        if plan.order is not None:
+            return plan.order.at_rest and bool((plan.verdict == Verdict.KEEP).all())
+        return bool((plan.ledger.runs == (plan.ledger.fraction > 0)).all())
 
     @property
     def holds(self) -> bool:
@@ -191,7 +194,10 @@ def _lasts(policy: RoundPolicy, instance: Instance) -> bool:
     """Whether an allocation, or the rows of a ranking, stay right as long as no job or node comes, goes or changes."""
     if constraints_in_force(instance, policy.constraints) or not instance.jobs_table.preemptible.all():
         return False
-    return policy.ranking is not None or not load_formulation(policy.formulation).reads & TIMELY
+    if policy.ranking is not None:
+        return True
+    formulation = load_formulation(policy.formulation)
+    return not (formulation.reads - formulation.order_only) & TIMELY
 
 
 def _arriving(source: Instance, rows: IntArray) -> Instance:

@@ -161,7 +161,7 @@ def test_remembered_rows_give_the_plans_of_rows_made_anew(
     assert often < 0.8 * (len(compiled) - often)  # jobs come and go in many of these rounds, not in all
     assert found.jobs.finish.tolist() == anew.jobs.finish.tolist()
     assert found.segments.gpus.tolist() == anew.segments.gpus.tolist()
-    assert found.rounds.solved.tolist() == anew.rounds.solved.tolist()
+    assert (found.rounds.solved <= anew.rounds.solved).all()  # none where every job runs on
 
 
 def test_rows_are_made_anew_where_a_side_constraint_may_change_with_time(make: Make) -> None:

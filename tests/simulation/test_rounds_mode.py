@@ -332,5 +332,5 @@ def test_options_that_make_no_sense_are_refused(make: Make, options: dict[str, o
 
 
 def test_a_policy_that_there_is_not_is_refused(make: Make) -> None:
-    with pytest.raises(UsageError, match="unknown formulation 'nonesuch'"):
+    with pytest.raises(UsageError, match="unknown policy 'nonesuch'"):
         simulate(make([job("a", 1.0)]), "nonesuch")
