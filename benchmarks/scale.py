@@ -51,12 +51,10 @@ def repaired_level(level: np.ndarray, gpus: np.ndarray, capacity: np.ndarray, x:
     return float((level * repaired(x, gpus, capacity)).sum(axis=1).min())
 
 
-def ours(jobs: int, pools: int, compiled: bool = True) -> Callable[[], Any]:
-    if not compiled:
-        sys.modules["numba"] = None  # type: ignore[assignment]
+def ours(jobs: int, pools: int) -> Callable[[], Any]:
     import optsched
 
-    optsched.solve(optsched.Instance.from_arrays(**distinct_rows(20_000, 3)), solver="prices")  # load, and compile
+    optsched.solve(optsched.Instance.from_arrays(**distinct_rows(20_000, 3)), solver="prices")  # load everything
     arrays = distinct_rows(jobs, pools)
 
     def run() -> Any:
@@ -68,14 +66,12 @@ def ours(jobs: int, pools: int, compiled: bool = True) -> Callable[[], Any]:
     return run
 
 
-def our_sum(jobs: int, pools: int, compiled: bool = True) -> Callable[[], Any]:
+def our_sum(jobs: int, pools: int) -> Callable[[], Any]:
     """Proportional fairness."""
-    if not compiled:
-        sys.modules["numba"] = None  # type: ignore[assignment]
     import optsched
 
     few = optsched.Instance.from_arrays(**distinct_rows(20_000, 3))
-    optsched.solve(few, "proportional-fairness", solver="prices")  # load, and compile
+    optsched.solve(few, "proportional-fairness", solver="prices")  # load everything
     arrays = distinct_rows(jobs, pools)
 
     def run() -> Any:
@@ -196,10 +192,6 @@ def sums(text: str, given: argparse.Namespace) -> None:
     print(f"\n{jobs:,} jobs x {pools} pools, proportional fairness")
     print(f"  {'prices':<24} {found.seconds:9.3f} s {found.megabytes:6.0f} MB   gap {(bound - value) / jobs:8.1e}   "
           f"{steps} steps, {stages}")  # fmt: skip
-    plain = measure(HERE, "our_sum", 1, jobs=jobs, pools=pools, compiled=False)
-    gap = (plain.result[1] - plain.result[0]) / jobs
-    print(f"  {'prices, without numba':<24} {plain.seconds:9.3f} s {plain.megabytes:6.0f} MB   gap {gap:8.1e}   "
-          f"{plain.seconds / found.seconds:.1f} times the time")  # fmt: skip
     other = None if given.alone else rival(SUM, jobs, pools, given.limit)
     if other is not None:
         gap = (bound - other.result[0]) / jobs
@@ -234,10 +226,6 @@ def main() -> None:
         print(f"  {'prices':<24} {found.seconds:9.3f} s {found.megabytes:6.0f} MB   gap {bound / value - 1:8.1e}   "
               + ", ".join(f"{stage} {seconds:.3f}" for stage, seconds in timings.items()))  # fmt: skip
         points.setdefault("prices", []).append((jobs * pools, found.seconds))
-        plain = measure(HERE, "ours", 1, jobs=jobs, pools=pools, compiled=False)
-        gap = plain.result[1] / plain.result[0] - 1.0
-        print(f"  {'prices, without numba':<24} {plain.seconds:9.3f} s {plain.megabytes:6.0f} MB   gap {gap:8.1e}   "
-              f"{plain.seconds / found.seconds:.1f} times the time")  # fmt: skip
         for name in () if given.alone else given.rival or RIVALS:
             other = rival(name, jobs, pools, given.limit)
             if other is None or other.result[0] <= 0:

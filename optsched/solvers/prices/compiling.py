@@ -8,8 +8,10 @@ from typing import Any
 
 log = logging.getLogger("optsched")
 
-COMPILED = 50_000
-"""Entries of the level table from which compiled sweeps are worth their start: half a second in a new process."""
+COMPILED = 8_000_000
+"""Entries of a level table from which compiled sweeps pay: two million jobs on four pools. A new process takes 1.5 to
+2 s to load numba and them, which they win back from there on. The size alone decides, so that an answer does not depend
+on what a process solved before."""
 
 
 def compiler(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
