@@ -6,21 +6,23 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
+from formulations.lease_pieces import Pieces
 from formulations.reference_rates import refuse_endless
 from optsched.arrays import FloatArray, IntArray, ranges
 from optsched.candidates import Absence, Candidates, Classes
 from optsched.errors import InvalidInput, UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.instance.reading import show
-from optsched.program import Assumption, LinearProgram
+from optsched.program import Assumption, LinearProgram, Variables
 from optsched.solution import Conflict, Schedule
-from optsched.solution.plan import LinearPlan
+from optsched.solution.plan import Later, LinearPlan
 
 MOST_COLUMNS = 2_000_000
 ROUNDING = 1e-9
@@ -54,6 +56,19 @@ class Lease(Formulation):
     A job stays on its option, so it never changes GPU type. Jobs without a deadline are best effort: they are no part
     of the plan, and listed as unplaced. A soft deadline may be missed; the job then has no lease and no value.
 
+    Among plans of the same value the earliest is taken, and among those the one with the fewest pieces:
+        starts    minimise  sum_o sum_t (L t / b_o) X_ot      the mean start of a job's leases, added up over jobs
+        pieces    minimise  the stretches of leases in which jobs run without interruption (`formulations.lease_pieces`)
+    The mean of the starts of its leases is the start of a job that runs in one piece, plus a constant: it is the start
+    that cannot be made earlier by cutting the job. Status, bound and gap of a solution certify the value alone. What
+    was reached in starts and pieces stands in its ``stages``, with the solver's bound, each with those before it held;
+    `optsched verify` recomputes the values from the schedule. Programs of more than 4,000 columns, and those for which
+    a limit leaves no time, are not solved: every job is then moved as early as the others leave room, and the stage
+    has no bound.
+
+    In rounds ``admission`` is on unless the policy says otherwise: deadlines that cannot all be kept leave no round
+    idle, and each job that is not admitted is named with the leases it needs and those that are left.
+
     Options
         first_lease   what the GPUs used in the first lease are worth: ``ignore`` them, ``minimise`` or ``maximise``
                       them; ``random`` counts only the first option's value, as the published code does where any
@@ -72,6 +87,7 @@ class Lease(Formulation):
     takes_rows = False
     leaves_idle = True
     hard_deadlines = True
+    in_rounds = MappingProxyType({"admission": True})
     objective_words = "value of the plan"
 
     class Options(FormulationOptions):
@@ -94,11 +110,11 @@ class Lease(Formulation):
 
     def build(self, C: Classes) -> LinearPlan:
         """See the class."""
-        return _Leases(C, self.options.capacity, self.options.admission, self.options.first_lease).plan()
+        return Leases(C, self.options.capacity, self.options.admission, self.options.first_lease).plan()
 
 
 @dataclass(frozen=True)
-class _Leases:
+class Leases:
     """Options, leases and variables of one program."""
 
     C: Classes
@@ -186,11 +202,32 @@ class _Leases:
                 f"lease: {size.sum()} variables of options and leases, at most {MOST_COLUMNS} are taken: "
                 "longer rounds or nearer deadlines make fewer"
             )
-        k, n = C.class_a[o], C.count[C.class_a[o]]
+        k = C.class_a[o]
         of, t = np.repeat(np.arange(len(o), dtype=np.int64), size), ranges(np.zeros(len(o), np.int64), size)
 
+        planned = np.unique(k)
+        renewable = np.flatnonzero(C.resources.renewable)
+        uses = C.usage.tocsr()[renewable][:, o].tocsc()
+        each = uses[:, of].tocoo()
+        used = np.unique(each.row.astype(np.int64) * max(self.leases, 1) + t[each.col])
+        columns = Columns(of, t, size, planned, used, renewable, np.asarray(uses.todense()))
+        lp, S, X = self.rows(columns)
+        v = self.v * (np.arange(len(o)) == 0) if self.first_lease == "random" else self.v
+        lp.maximise(v[np.newaxis, :] @ S + self._worth_of_first(columns)[np.newaxis, :] @ X)
+        return LinearPlan(
+            C, lp, lambda x: self._read(columns, x), lambda s: self.complete(columns, s),
+            lambda block, number: self._describe(columns, block, number), assumption=self._assumption,
+            improve=lambda x: self._shifted(columns, x),
+            later=(self._starts(columns), self._pieces(columns).later()),
+            declined=lambda schedule: self._declined(columns, schedule),
+        )  # fmt: skip
+
+    def rows(self, columns: Columns) -> tuple[LinearProgram, Variables, Variables]:
+        """S and X with all rows, without an objective."""
+        C, o, b, of, t = self.C, self.o, self.b, columns.of, columns.t
+        k, n = C.class_a[o], C.count[C.class_a[o]]
         lp = LinearProgram()
-        S = lp.variables(len(o), name="S", upper=np.where(size > 0, n, 0.0), integer=True)
+        S = lp.variables(len(o), name="S", upper=np.where(columns.size > 0, n, 0.0), integer=True)
         X = lp.variables(len(of), name="X", upper=n[of], integer=True)
         every = np.arange(len(of))
         total = sp.csr_matrix((np.ones(len(of)), (of, every)), shape=(len(o), len(of)))
@@ -201,7 +238,7 @@ class _Leases:
                 (np.ones(len(several)), (np.arange(len(several)), of[several])), (len(several), len(o))
             )
             lp.constrain(sp.eye_array(len(of), format="csr")[several] @ X - pick @ S <= 0.0, name="once")
-        planned = np.unique(k)
+        planned = columns.planned
         take = sp.csr_matrix(
             (np.ones(len(o)), (np.searchsorted(planned, k), np.arange(len(o)))), (len(planned), len(o))
         )
@@ -209,24 +246,112 @@ class _Leases:
         lp.constrain(
             (take @ S).between(np.where(self.admission | C.soft_deadline[planned], 0.0, wanted), wanted), name="take"
         )
-        renewable = np.flatnonzero(C.resources.renewable)
-        uses = C.usage.tocsr()[renewable][:, o].tocsc()[:, of].tocoo()
-        row = uses.row.astype(np.int64) * max(self.leases, 1) + t[uses.col]
-        used, position = np.unique(row, return_inverse=True)
-        matrix = sp.csr_matrix((uses.data, (position, uses.col)), shape=(len(used), len(of)))
-        lp.constrain(matrix @ X <= self.G[renewable].ravel()[used], name="capacity")
+        uses = sp.csc_matrix(columns.uses)[:, of].tocoo()
+        row = np.searchsorted(columns.used, uses.row.astype(np.int64) * max(self.leases, 1) + t[uses.col])
+        matrix = sp.csr_matrix((uses.data, (row, uses.col)), shape=(len(columns.used), len(of)))
+        lp.constrain(matrix @ X <= self.G[columns.renewable].ravel()[columns.used], name="capacity")
+        return lp, S, X
 
-        gpus = (C.gpus * C.configurations.share[C.configuration])[o] * (C.pool[o] >= 0)
-        most = float(self.G[C.resources.pool >= 0].sum(axis=0).max(initial=0.0))
-        first = np.where(t == 0, gpus[of] / most if most > 0 else 0.0, 0.0)
+    def _worth_of_first(self, columns: Columns) -> FloatArray:
+        """What each X is worth by the option ``first_lease``: -/+ g_o / max_t sum_r G_rt in lease 0."""
+        C, of = self.C, columns.of
         sign = {"ignore": 0.0, "random": 0.0, "minimise": -1.0, "maximise": 1.0}[self.first_lease]
-        v = self.v * (np.arange(len(o)) == 0) if self.first_lease == "random" else self.v
-        lp.maximise(v[np.newaxis, :] @ S + (sign * first)[np.newaxis, :] @ X)
-        columns = _Columns(of, t, size, planned, used, renewable)
-        return LinearPlan(
-            C, lp, lambda x: self._read(columns, x), lambda s: self._complete(columns, s),
-            lambda block, number: self._describe(columns, block, number), assumption=self._assumption,
+        gpus = (C.gpus * C.configurations.share[C.configuration])[self.o] * (C.pool[self.o] >= 0)
+        most = float(self.G[C.resources.pool >= 0].sum(axis=0).max(initial=0.0))
+        return np.where(columns.t == 0, sign * gpus[of] / most if most > 0 else 0.0, 0.0)
+
+    # --- among plans of the same value -----------------------------------------------------------------------------
+
+    def _starts(self, columns: Columns) -> Later:
+        """minimise  sum_o sum_t (L t / b_o) X_ot: the mean time of the starts of its leases, added up over jobs."""
+
+        def program() -> LinearProgram:
+            lp, _, X = self.rows(columns)
+            lp.minimise((self.L * columns.t / self.b[columns.of])[np.newaxis, :] @ X)
+            return lp
+
+        return Later(
+            "starts", "s from now to the mean start of a job's leases, added up over jobs", self._lateness,
+            len(self.o) + len(columns.of), program,
+            lambda s: self.complete(columns, s), lambda x: self._read(columns, x),
         )  # fmt: skip
+
+    def _pieces(self, columns: Columns) -> Pieces:
+        """The stretches of leases in which jobs run without interruption."""
+        return Pieces(
+            self.b, columns.size, self.C.count[self.C.class_a[self.o]], columns.of, columns.t,
+            lambda: self.rows(columns), lambda s: self.complete(columns, s), self._slots, self.schedule,
+        )  # fmt: skip
+
+    def _slots(self, schedule: Schedule) -> tuple[IntArray, IntArray, IntArray]:
+        """Job, option and number of each lease of a schedule."""
+        first = np.round((schedule.start - self.C.instance.now) / self.L).astype(np.int64)
+        length = np.round((schedule.end - schedule.start) / self.L).astype(np.int64)
+        option = np.repeat(np.searchsorted(self.o, schedule.column), length)
+        return np.repeat(schedule.job, length), option, ranges(first, length)
+
+    def _lateness(self, schedule: Schedule) -> float:
+        """The mean time from now to the starts of a job's leases, added up over jobs, s."""
+        length = np.round((schedule.end - schedule.start) / self.L)
+        mean = schedule.start - self.C.instance.now + 0.5 * (length - 1.0) * self.L
+        job, position = np.unique(schedule.job, return_inverse=True)
+        held = np.bincount(position, length, minlength=len(job))
+        return float((np.bincount(position, length * mean, minlength=len(job)) / held).sum())
+
+    def _shifted(self, columns: Columns, x: FloatArray) -> FloatArray:
+        """Every option's leases as early as those of all others leave room, until none can be earlier alone.
+
+        The value does not fall: who is planned stays planned, and a lease that costs value is not used more.
+        """
+        x = np.round(x)
+        S, X = x[: len(self.o)].astype(np.int64), x[len(self.o) :].astype(np.int64)
+        costs = self._worth_of_first(columns) < 0
+        first = np.concatenate(([0], np.cumsum(columns.size)))
+        mine = {o: slice(int(first[o]), int(first[o + 1])) for o in np.flatnonzero(S > 0).tolist()}
+        free = self.G[columns.renewable].copy()
+        for o, part in mine.items():
+            free[:, : columns.size[o]] -= np.outer(columns.uses[:, o], X[part])
+        moved = True
+        while moved:
+            moved = False
+            when = {o: float(columns.t[part] @ X[part]) / int(X[part].sum()) for o, part in mine.items()}
+            for o in sorted(mine, key=lambda o: (when[o], o)):
+                part, use, size = mine[o], columns.uses[:, o], int(columns.size[o])
+                room = free[:, :size] + np.outer(use, X[part])
+                most = np.full(size, float(S[o]))
+                held = use > 0
+                if held.any():
+                    most = np.minimum(most, np.floor(room[held] / use[held, np.newaxis] + ROUNDING).min(axis=0))
+                most = np.where(costs[part], np.minimum(most, X[part]), most).astype(np.int64)
+                earliest = np.diff(np.minimum(np.cumsum(most), S[o] * self.b[o]), prepend=0)
+                if (earliest != X[part]).any():
+                    X[part], moved = earliest, True
+                    free[:, :size] = room - np.outer(use, earliest)
+        return np.concatenate([S, X]).astype(np.float64)
+
+    def _declined(self, columns: Columns, schedule: Schedule) -> tuple[tuple[int, str], ...]:
+        """Jobs with a deadline that are not planned, and what they need."""
+        C = self.C
+        left_out = np.setdiff1d(np.flatnonzero(np.isin(C.of_job, columns.planned)), schedule.job)
+        if not len(left_out):
+            return ()
+        x = self.complete(columns, schedule)[len(self.o) :]
+        free = self.G[columns.renewable].copy()
+        for r in range(len(free)):
+            free[r] -= np.bincount(columns.t, columns.uses[r, columns.of] * x, minlength=free.shape[1])
+        why = {k: self._why_declined(columns, free, k) for k in np.unique(C.of_job[left_out]).tolist()}
+        return tuple((job, why[k]) for job, k in zip(left_out.tolist(), C.of_job[left_out].tolist(), strict=True))
+
+    def _why_declined(self, columns: Columns, free: FloatArray, k: int) -> str:
+        """What a job of a class needs, and in how many leases there is room for it beside the plan."""
+        mine = np.flatnonzero(self.C.class_a[self.o] == k)
+        o = int(mine[np.argmin(self.b[mine] - self.l[mine])])
+        needs = f"{_many(self.b[o], 'lease')} of {_many(int(self.C.gpus[self.o[o]]), 'GPU')}"
+        if self.b[o] > self.l[o]:
+            return f"it needs {needs}, {self.l[o]} before its deadline"
+        use = columns.uses[:, o]
+        room = (free[:, : self.l[o]] >= use[:, np.newaxis] - ROUNDING)[use > 0].all(axis=0).sum()
+        return f"it needs {needs}; the plan leaves room in {room} of the {self.l[o]} before its deadline"
 
     @property
     def _assumption(self) -> Assumption:
@@ -260,20 +385,22 @@ class _Leases:
 
     # --- points and schedules --------------------------------------------------------------------------------------
 
-    def _read(self, columns: _Columns, x: FloatArray) -> Schedule:
+    def _read(self, columns: Columns, x: FloatArray) -> Schedule:
         """Members take the leases of their option in turn, so that each gets exactly b_o of them, no two at once."""
-        C = self.C
         S = np.round(x[: len(self.o)]).astype(np.int64)
         X = np.round(x[len(self.o) : len(self.o) + len(columns.of)]).astype(np.int64)
         slot = np.repeat(np.arange(len(X)), X)  # one per job and lease, option after option, lease after lease
         of = columns.of[slot]
         turn = np.arange(len(slot)) - np.searchsorted(of, of)
-        member = turn % np.maximum(S[of], 1)
+        return self.schedule(S, of, turn % np.maximum(S[of], 1), columns.t[slot])
+
+    def schedule(self, S: IntArray, of: IntArray, member: IntArray, t: IntArray) -> Schedule:
+        """The schedule of the leases of each member of each option; members are numbered from 0 in each option."""
+        C = self.C
         before = np.cumsum(S) - S  # members of the class that took options listed before
         k = C.class_a[self.o]
         first_of_class = np.searchsorted(k, k) if len(k) else k
         member = member + (before - before[first_of_class])[of]
-        t = columns.t[slot]
         order = np.lexsort((t, member, of))
         of, member, t = of[order], member[order], t[order]
         starts = np.ones(len(t), bool)  # leases that follow each other are one stretch
@@ -288,7 +415,8 @@ class _Leases:
         """When a lease begins, s."""
         return np.asarray(self.C.instance.now + t * self.L, np.float64)
 
-    def _complete(self, columns: _Columns, schedule: Schedule) -> FloatArray:
+    def complete(self, columns: Columns, schedule: Schedule) -> FloatArray:
+        """The point (S, X) of a schedule; raises ValueError in words where it stands for none."""
         now, names = self.C.instance.now, self.C.instance.jobs_table.names
         place = np.searchsorted(self.o, schedule.column)
         if len(schedule) and (self.o[np.minimum(place, len(self.o) - 1)] != schedule.column).any():
@@ -338,7 +466,7 @@ class _Leases:
             f"{self.l[best]} before its deadline"
         )
 
-    def _describe(self, columns: _Columns, block: str, number: int) -> str:
+    def _describe(self, columns: Columns, block: str, number: int) -> str:
         C = self.C
         if block == "capacity":
             row, t = divmod(int(columns.used[number]), max(self.leases, 1))
@@ -358,8 +486,24 @@ class _Leases:
 
 
 @dataclass(frozen=True)
-class _Columns:
-    """What the columns and rows of the program are: option and lease of each X; X per option; rows of the blocks."""
+class Columns:
+    """What the columns and rows of the program are.
+
+    Attributes
+    ----------
+    of, t : IntArray, shape (X,)
+        Option and lease of each X.
+    size : IntArray, shape (O,)
+        X of each option.
+    planned : IntArray
+        Class of each row ``take``.
+    used : IntArray
+        Resource and lease of each row ``capacity``, as one number.
+    renewable : IntArray, shape (R,)
+        Resources with such rows.
+    uses : FloatArray, shape (R, O)
+        g_ro of these.
+    """
 
     of: IntArray
     t: IntArray
@@ -367,6 +511,7 @@ class _Columns:
     planned: IntArray
     used: IntArray
     renewable: IntArray
+    uses: FloatArray
 
 
 def _many(amount: float, what: str) -> str:

@@ -119,6 +119,8 @@ class Formulation(ABC):
     """Whether GPUs that its allocation leaves over are meant to stay idle: they cost money, or the order says so."""
     generates_columns: ClassVar[bool] = False
     """Whether columns can be left to column generation: levels are throughputs times numbers of the jobs."""
+    in_rounds: ClassVar[Mapping[str, Any]] = {}
+    """Options that rounds take where a policy says nothing of them."""
     objective_words: ClassVar[str] = "objective"
     """What the objective is, with its unit."""
 
@@ -250,7 +252,7 @@ class Formulation(ABC):
             return self._empty(candidates, C)
         if not isinstance(program, AllocationProgram):
             planned = solve_plan(engine, program)
-            return self.solution(candidates, program, planned.outcome, engine, planned.schedule)
+            return self.solution(candidates, program, planned.outcome, engine, planned.schedule, planned.stages)
         if on_demand:
             made = generate_columns(engine, program, self.program)
             solution = self.solution(made.program.classes.candidates, made.program, made.outcome, engine)
@@ -302,6 +304,7 @@ class Formulation(ABC):
             schedule=schedule,
             stages=stages,
             figures={} if x is None or planned else by_job(C, self.figures(C, x)),
+            declined=declined_jobs(program, schedule),
             prices=prices,
             duals=outcome.duals,
             conflicts=outcome.conflicts,
@@ -377,6 +380,14 @@ def _refuse_stranded(program: AllocationProgram, all_must_run: bool) -> None:
         raise Infeasible(conflicts)
 
 
+def declined_jobs(program: AllocationProgram | Plan, schedule: Schedule | None) -> tuple[tuple[str, str], ...]:
+    """(job, why) of the jobs of a plan's program that its schedule leaves out."""
+    if not isinstance(program, LinearPlan) or schedule is None:
+        return ()
+    names = program.classes.instance.jobs_table.names
+    return tuple((names[job], why) for job, why in program.declined(schedule))
+
+
 def nothing_to_decide(program: AllocationProgram | Plan) -> bool:
     """Whether no job is in the program, or nothing of it is planned."""
     empty = len(program.classes) == 0
@@ -392,6 +403,7 @@ __all__ = [
     "SideConstraint",
     "by_class",
     "by_job",
+    "declined_jobs",
     "nothing_to_decide",
     "options_from",
 ]

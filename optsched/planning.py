@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,25 +13,38 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.engine import Engine
 from optsched.errors import SolverCrashed
 from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
-from optsched.program import TimelineProgram
+from optsched.program import LinearArrays, TimelineProgram
 from optsched.program.list_schedule import list_schedule, shifted_left
 from optsched.program.time_indexed import time_indexed
 from optsched.program.timeline import split_point
 from optsched.proof import Verdict, better_point, better_schedule, cross_checked
 from optsched.solution import Certificate, Conflict, PointStatus, Schedule, Status, Termination, Values
 from optsched.solution.certificate import OPTIMALITY, alike
-from optsched.solution.plan import LinearPlan, Plan, TimelinePlan
+from optsched.solution.plan import Later, LinearPlan, Plan, TimelinePlan
+from optsched.solution.stage import Stage
 from optsched.solvers import Capability
 
 log = logging.getLogger("optsched")
 
 
+LATER_COLUMNS, LATER_NODES = 4000, 100
+"""Columns of a later objective's program up to which it is solved, and nodes of branch and bound: limits that keep the
+time short beside that of the first objective, and that the clock has no part in."""
+KEPT = 1e-9
+"""Relative amount by which a later run may miss what an earlier one reached: rounding."""
+
+
+Held = tuple[FloatArray, Callable[[Schedule], FloatArray]]
+"""An objective that keeps its value: costs, and the point of its program that a schedule stands for."""
+
+
 @dataclass(frozen=True)
 class Planned:
-    """The outcome of a plan and its schedule (None if nothing was found)."""
+    """The outcome of a plan, its schedule (None if nothing was found), and what decided among its optima."""
 
     outcome: Outcome
     schedule: Schedule | None
+    stages: tuple[Stage, ...] = ()
 
 
 def solve_plan(engine: Engine, plan: Plan) -> Planned:
@@ -60,8 +74,91 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> Planned:
         return engine.certified(arrays, values, point, point, arrays.objective(point), None)
 
     outcome = cross_checked(engine, outcome, lambda found: better_point(engine, arrays, found, plan.step), adopt)
+    return _refined(engine, plan, outcome)
+
+
+# --- later objectives of a linear plan -----------------------------------------------------------------------------
+
+
+def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> Planned:
+    """The best schedule by the later objectives among those found of the same objective.
+
+    Each later objective is a program of its own in which those before it keep their values. Its runs start from the
+    best schedule known, take what is left of the time, and are kept small by `LATER_COLUMNS` and `LATER_NODES`, so that
+    they never cost the answer: whatever comes of them, the schedule is as good as the outcome says. Status, bound and
+    gap of the outcome are about the plan's own objective.
+    """
     assert outcome.x is not None
-    return Planned(outcome, plan.read(outcome.x))
+    if not outcome.certificate.ok or not (plan.improve or plan.later):
+        return Planned(outcome, plan.read(outcome.x))
+    schedule = plan.read(outcome.x if plan.improve is None else plan.improve(outcome.x))
+    stopped = outcome.values.termination in STOPPED and outcome.values.termination is not Termination.GAP_LIMIT
+    own = plan.program.arrays
+    held: list[Held] = [(-own.cost if own.maximise else own.cost, plan.complete)]
+    stages: list[Stage] = []
+    ended: Termination | None = None
+    for number, later in enumerate(plan.later):
+        bound: float | None = None
+        if not stopped and later.columns <= LATER_COLUMNS:
+            arrays = engine.build(lambda at=later: at.program().arrays)  # type: ignore[misc]
+            values = _run_later(engine, later, _with_held(arrays, held, schedule), schedule, outcome.solver.name)
+            schedule = _better(engine, plan, plan.later[: number + 1], schedule, values)
+            bound = values.bound
+            held.append((arrays.cost, later.complete))
+            if values.termination in (Termination.TIME_LIMIT, Termination.INTERRUPTED):
+                stopped, ended = True, values.termination
+        value = later.value(schedule)
+        bound = None if bound is None or not np.isfinite(bound) else min(bound, value)
+        stages.append(Stage(later.name, value, bound, None, words=(later.words,)))
+        log.info("%s: %.9g, bound %s", later.words, value, bound)
+    point = plan.complete(schedule)
+    value = plan.program.arrays.objective(point)
+    values = outcome.values if ended is None else replace(outcome.values, termination=ended)
+    certificate = plan.certify(schedule, value, outcome.certificate.proof)
+    refined = replace(outcome, x=point, value=value, values=values, certificate=certificate)
+    return Planned(refined, schedule, tuple(stages))
+
+
+def _with_held(arrays: LinearArrays, held: Sequence[Held], schedule: Schedule) -> LinearArrays:
+    """A program whose columns begin with those of others, with rows that hold what a schedule reaches in these."""
+    for number, (cost, complete) in enumerate(held):
+        reached = float(cost @ complete(schedule))
+        padded = np.pad(cost, (0, arrays.shape[1] - len(cost)))
+        arrays = arrays.with_row(padded, -np.inf, reached + KEPT * max(1.0, abs(reached)), f"held {number}")
+    return arrays
+
+
+def _run_later(engine: Engine, later: Later, arrays: LinearArrays, schedule: Schedule, solver: str) -> Values:
+    """A run of a later objective's program from a schedule."""
+    limits = engine.limits_left()
+    work = LATER_NODES if limits.work is None else min(limits.work, LATER_NODES)
+    used = engine.start_used  # of the start that a caller gave, which this one is not
+    session = engine.open(arrays, solver, start=later.complete(schedule))
+    engine.start_used = used
+    try:
+        return engine.record(session.run(replace(limits, work=work, gap=None, on_progress=None)))
+    except SolverCrashed as error:
+        engine.rebuilt.append(f"{later.name}: kept as they were, as {solver} broke down: {error}")
+        return Values(Termination.ERROR)
+
+
+def _better(
+    engine: Engine, plan: LinearPlan, objectives: Sequence[Later], schedule: Schedule, values: Values
+) -> Schedule:
+    """The schedule of a run if it keeps all rows, loses nothing of what came before and is better by the last."""
+    if values.x is None or not np.isfinite(values.x).all():
+        return schedule
+    try:
+        found = objectives[-1].read(values.x)
+        at, new = plan.value(schedule), plan.value(found)
+    except ValueError as error:  # numbers too far from whole ones
+        engine.rebuilt.append(f"{objectives[-1].name}: kept as they were, as the point found is no schedule: {error}")
+        return schedule
+    sign = -1.0 if plan.program.arrays.maximise else 1.0
+    pairs = [(sign * at, sign * new), *((item.value(schedule), item.value(found)) for item in objectives)]
+    worse = any(late > early + KEPT * max(1.0, abs(early)) for early, late in pairs)
+    better = pairs[-1][1] < pairs[-1][0] and not worse and plan.certify(found, new, "none").ok
+    return found if better else schedule
 
 
 def _in_words(plan: LinearPlan, conflict: Conflict) -> Conflict:

@@ -12,13 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.engine import Engine
 from optsched.outcome import Outcome
 from optsched.program import AllocationProgram, LinearArrays, TimelineProgram
-from optsched.program.arrays import Block
 from optsched.solution import PointStatus, Status, Termination, certify_point
 from optsched.solution.certificate import is_bounded
 from optsched.solvers import Limits
@@ -145,14 +143,7 @@ def cut_off(arrays: LinearArrays, value: float, margin: float) -> LinearArrays:
     """The program with a row that asks for an objective better than a value by a margin."""
     wanted = value - arrays.offset + (margin if arrays.maximise else -margin)
     low, high = (wanted, np.inf) if arrays.maximise else (-np.inf, wanted)
-    rows, _ = arrays.shape
-    return replace(
-        arrays,
-        A=sp.csc_matrix(sp.vstack([arrays.A, sp.csr_matrix(arrays.cost[np.newaxis, :])])),
-        row_lower=np.append(arrays.row_lower, low),
-        row_upper=np.append(arrays.row_upper, high),
-        rows=(*arrays.rows, Block("cut-off", rows, rows + 1)),
-    )
+    return arrays.with_row(arrays.cost, low, high, "cut-off")
 
 
 def objective_step(arrays: LinearArrays) -> float | None:

@@ -18,12 +18,15 @@ from optsched.cli.tables import (
     heading,
     listed,
     name,
+    number,
     seconds,
     share,
 )
 from optsched.registry import load_formulation, objective_words
 from optsched.solution import Solution, Status
+from optsched.solution.certificate import OPTIMALITY, alike
 from optsched.solution.explanation import assumptions_of, conflict_statement, under
+from optsched.staging import RELAXING
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -68,6 +71,7 @@ def solution_view(solution: Solution) -> Iterator[RenderableType]:
         yield from rounds_view(solution.rounds, solution.instance)
     yield from placement_view(solution)
     yield from unplaced(solution.unplaced)
+    yield from unplaced(solution.declined, "Not admitted")
     yield from gives_way(solution)
     yield from conflicts(solution)
 
@@ -116,6 +120,7 @@ def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
         yield "bound", quantity(solution.bound, unit)
     if solution.packed is not None:
         yield "GPU shares", packed_words(solution.packed, solution.instance.now)
+    yield from (("then", words) for words in later_words(solution))
     placed = solution.allocation is not None
     yield "certificate", certificate_words(solution.certificate, solution.status, placed, "allocation")
     if solution.solver.version:
@@ -133,6 +138,15 @@ def packed_words(packed: Packed, now: float) -> str:
     told = f"{packed.held:,} of {count(packed.rows, 'row')} fit side by side{when}"
     most = "" if packed.held == packed.most else f", at most {packed.most:,} can"
     return f"{told}{most}: the program counts shares in sum and does not pack them into whole GPUs"
+
+
+def later_words(solution: Solution) -> Iterator[str]:
+    """What decided among plans of the same objective: ``starts 3,600, the least by the solver's word``."""
+    for stage in solution.stages if solution.schedule is not None else ():
+        least = "" if stage.bound is None else f", at least {number(stage.bound)}"
+        if stage.bound is not None and alike(stage.value, stage.bound, OPTIMALITY, OPTIMALITY):
+            least = ", the least by the solver's word"
+        yield f"{stage.name} {number(stage.value)}{least}  {'; '.join(stage.words)}"
 
 
 def _changed(solution: Solution) -> str:
@@ -206,15 +220,15 @@ def time_words(timings: Mapping[str, float]) -> str:
     return f"{seconds(total)}: {', '.join(parts)}" if parts else seconds(total)
 
 
-def unplaced(jobs: tuple[tuple[str, str], ...]) -> Iterator[RenderableType]:
-    """Jobs that are not in the program, by reason."""
+def unplaced(jobs: tuple[tuple[str, str], ...], title: str = "Not placed") -> Iterator[RenderableType]:
+    """Jobs that are not in the program or not in its schedule, by reason."""
     if not jobs:
         return
     reasons: dict[str, list[str]] = {}
     for job, reason in jobs:
         reasons.setdefault(reason, []).append(job)
     yield ""
-    yield heading(f"Not placed: {count(len(jobs), 'job')}")
+    yield heading(f"{title}: {count(len(jobs), 'job')}")
     yield bullets(f"{listed(members)}: {reason}" for reason, members in list(reasons.items())[:20])
     if len(reasons) > 20:
         yield f"... and {len(reasons) - 20:,} more reasons (use -o or --json)"
@@ -222,10 +236,11 @@ def unplaced(jobs: tuple[tuple[str, str], ...]) -> Iterator[RenderableType]:
 
 def gives_way(solution: Solution) -> Iterator[RenderableType]:
     """Requirements that gave way, as they cannot all hold."""
-    words = [word for stage in solution.stages for word in stage.words]
+    relaxed = [stage for stage in solution.stages if stage.name == RELAXING]
+    words = [word for stage in relaxed for word in stage.words]
     if not words:
         return
-    assumed = tuple(dict.fromkeys(item for stage in solution.stages for item in stage.assumptions))
+    assumed = tuple(dict.fromkeys(item for stage in relaxed for item in stage.assumptions))
     shown = sentence(under(assumed, "not all requirements can be met"))
     yield ""
     yield heading(f"{shown}; {count(len(words), 'requirement gives', 'requirements give')} way:")

@@ -70,6 +70,17 @@ class LinearArrays:
         """(rows, columns)."""
         return self.A.shape
 
+    def with_row(self, coefficients: FloatArray, low: float, high: float, name: str) -> LinearArrays:
+        """The program with one more row, low <= coefficients @ x <= high, as a block of its own."""
+        rows, _ = self.shape
+        return replace(
+            self,
+            A=sp.csc_matrix(sp.vstack([self.A, sp.csr_matrix(coefficients[np.newaxis, :])])),
+            row_lower=np.append(self.row_lower, low),
+            row_upper=np.append(self.row_upper, high),
+            rows=(*self.rows, Block(name, rows, rows + 1)),
+        )
+
     @cached_property
     def by_rows(self) -> sp.csr_matrix:
         """A by rows."""

@@ -19,6 +19,7 @@ from optsched.formulation import Formulation, SideConstraint
 from optsched.instance import Instance
 from optsched.instance.reading import listed
 from optsched.performance import PerformanceModel
+from optsched.registry import load_formulation
 from optsched.rounds.blocking import BLOCKED, blocked
 from optsched.rounds.order import Order
 from optsched.rounds.policy import RoundPolicy
@@ -138,7 +139,7 @@ class Memory:
 def formulation_of(
     policy: RoundPolicy, instance: Instance, given: Sequence[Mapping[str, Any]], held: bool = False
 ) -> Formulation:
-    """The formulation of a policy with the side constraints in force.
+    """The formulation of a policy with its options for rounds and the side constraints in force.
 
     Parameters
     ----------
@@ -154,9 +155,10 @@ def formulation_of(
     UsageError, InvalidInput
     """
     constraints: list[SideConstraint | Mapping[str, str]] = [*constraints_in_force(instance, given)]
-    chosen = make_formulation(policy.formulation, policy.options, constraints)
+    options = {**load_formulation(policy.formulation).in_rounds, **policy.options}
+    chosen = make_formulation(policy.formulation, options, constraints)
     if held and chosen.takes_rows and not any(own.kind == UNINTERRUPTED for own in chosen.constraints):
-        return make_formulation(policy.formulation, policy.options, [*constraints, {"kind": UNINTERRUPTED}])
+        return make_formulation(policy.formulation, options, [*constraints, {"kind": UNINTERRUPTED}])
     return chosen
 
 
@@ -202,6 +204,8 @@ def allocate(
     else:
         solution, why, refused = None, recorded.fallback, recorded.refused
     candidates, told = _without(candidates, refused), _told(refused, instance)
+    if solution is not None:
+        told += tuple(f"job {job} is not admitted: {why}" for job, why in solution.declined)
     timings = {"compile": compiled, **engine.timings, "allocate": time.perf_counter() - started}
     allocation = None if solution is None else solution.allocation
     classes = allocation.classes if allocation is not None else formulation.classes(candidates)

@@ -374,6 +374,11 @@ class _Round:
                 told[job] = f"it ends {seconds:,.0f} s sooner on faster GPUs of {pool}, the restart counted"
         for job, words in answer.classes.candidates.unplaced():
             told[job] = words
+        solution = self.answer.solution
+        if solution is not None and solution.declined:
+            row = {name: job for job, name in enumerate(table.names.written())}
+            declined = {row[name]: f"not admitted: {words}" for name, words in solution.declined}
+            told |= {job: words for job, words in declined.items() if verdict[job] in (Verdict.HOLD, Verdict.PREEMPT)}
         for job in np.flatnonzero(view.awaits).tolist():
             names = [table.names[other] for other in table.after[job][:3]]
             told[job] = f"waits for {', '.join(names)}" + (" and more" if len(table.after[job]) > 3 else "")

@@ -56,6 +56,8 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
     assumed = assumptions_of(solution.conflicts)
     if assumed:
         document["assumptions"] = [item.words for item in assumed]
+    if solution.declined:
+        document["declined"] = [{"job": job, "reason": reason} for job, reason in solution.declined]
     if solution.columns_made is not None:
         document["columns_made"] = solution.columns_made._asdict()
     if solution.packed is not None:
@@ -264,6 +266,7 @@ class SolutionDocument(_Model):
     conflicts: list[str]
     assumptions: list[str] | None = None
     unplaced: list[UnplacedRow]
+    declined: list[UnplacedRow] | None = None
     metrics: dict[str, Any]
     timings: dict[str, Number]
     figures: dict[str, dict[str, Number]] | None = None

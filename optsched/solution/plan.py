@@ -8,7 +8,7 @@ builds the program again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,6 +17,37 @@ from optsched.candidates import Classes
 from optsched.program import Assumption, LinearProgram, TimelineProgram
 from optsched.solution.certificate import Certificate, certify_point
 from optsched.solution.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Later:
+    """An objective that decides among the schedules that are equally good by those before it; it is minimised.
+
+    Attributes
+    ----------
+    name : str
+        Of its stage in a solution.
+    words : str
+        What it is, with its unit.
+    value : callable
+        `Schedule` -> the objective of a schedule.
+    columns : int
+        Of the program: at least as many as the one before it has.
+    program : callable
+        The linear or mixed-integer program, minimised; its columns begin with those of the program before it.
+    complete : callable
+        `Schedule` -> the point of this program that it stands for.
+    read : callable
+        Point -> `Schedule`.
+    """
+
+    name: str
+    words: str
+    value: Callable[[Schedule], float]
+    columns: int
+    program: Callable[[], LinearProgram]
+    complete: Callable[[Schedule], FloatArray]
+    read: Callable[[FloatArray], Schedule]
 
 
 @dataclass(frozen=True)
@@ -37,6 +68,12 @@ class LinearPlan:
         The smallest difference between two objective values, where it is known.
     assumption : Assumption or None
         What the program takes for granted of requirements that it may find to be in conflict.
+    improve : callable or None
+        Point -> a point of the same objective or a better one that is better by the later objectives, at no cost.
+    later : tuple of Later
+        What decides among optima, in this order. The bound of a solution is about the objective of `program` alone.
+    declined : callable
+        `Schedule` -> (row of the job table, why) of each job of the program that it leaves out.
     """
 
     classes: Classes
@@ -46,6 +83,9 @@ class LinearPlan:
     describe: Callable[[str, int], str]
     step: float | None = None
     assumption: Assumption | None = None
+    improve: Callable[[FloatArray], FloatArray] | None = None
+    later: tuple[Later, ...] = ()
+    declined: Callable[[Schedule], tuple[tuple[int, str], ...]] = field(default=lambda schedule: ())
 
     @property
     def proves(self) -> bool:

@@ -153,7 +153,10 @@ class Solution:
     figures : mapping of name -> job -> number
         Figures of each job in the words of the formulation, as the normalised throughput of water filling.
     stages : tuple of Stage
-        Programs that were solved before the last one, whose optima it keeps.
+        Programs that were solved before the last one, whose optima it keeps; of a plan the objectives that decide
+        among its optima, which its bound is not about.
+    declined : tuple of (job, why)
+        Jobs of the program that a schedule leaves out, as their deadlines cannot be kept beside those of others.
     columns_made : ColumnsMade or None
         How many columns were made, where they were generated; the bound is that of all that could be.
     packed : Packed or None
@@ -184,6 +187,7 @@ class Solution:
     placement: Placement | None = None
     figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     stages: tuple[Stage, ...] = ()
+    declined: tuple[tuple[str, str], ...] = ()
     columns_made: ColumnsMade | None = None
     packed: Packed | None = None
 

@@ -153,6 +153,8 @@ def _check(
 def _check_header(subject: Subject, findings: Findings) -> None:
     """What follows from the formulation and from other fields alone."""
     document = subject.document
+    if document.schedule is None:
+        findings.same("declined", document.declined, None, "there is no schedule that leaves out jobs")
     findings.same("sense", document.sense, subject.formulation.sense)
     gap = gap_of(document.objective, document.bound)
     findings.close("gap", document.gap, gap, "what objective and bound give", relative=1e-12)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from optsched.candidates import Classes
+from optsched.formulation import declined_jobs
 from optsched.solution import Allocation, Schedule
 from optsched.solution.certificate import OPTIMALITY, alike, dual_bound, dual_residual
 from optsched.solution.document import AllocationRow, ScheduleRow
@@ -38,6 +39,7 @@ def check_plan(subject: Subject, plan: Plan, findings: Findings) -> Bound:
         return "not verifiable"
     before = len(findings)
     _check_first(subject, schedule, findings)
+    _check_later(subject, plan, schedule, findings)
     method = _check_numbers(subject, plan, schedule, findings)
     check_contradiction(document, findings)
     return method if len(findings) == before else "not verifiable"
@@ -68,6 +70,30 @@ def schedule_of(classes: Classes, rows: Sequence[ScheduleRow], findings: Finding
     job, column = np.array(found, np.int64).reshape(-1, 2).T
     start, end = (np.array([getattr(row, name) for row in rows], np.float64) for name in ("start", "end"))
     return Schedule.sorted(classes, job, column, start, end)
+
+
+def _check_later(subject: Subject, plan: Plan, schedule: Schedule, findings: Findings) -> None:
+    """What decided among the optima, and the jobs that are left out; files of before state neither.
+
+    The values follow from the schedule. Their bounds are the solver's word; none may be above its value.
+    """
+    document = subject.document
+    later = plan.later if isinstance(plan, LinearPlan) else ()
+    for index, stage in enumerate(document.stages or ()):
+        path = f"stages[{index}]"
+        if index >= len(later):
+            findings.add(path, f"found a stage, expected at most {len(later)}")
+            return
+        findings.same(f"{path}.name", stage.name, later[index].name)
+        findings.same(f"{path}.words", stage.words, [later[index].words])
+        if stage.name == later[index].name:
+            value = later[index].value(schedule)
+            findings.close(f"{path}.value", stage.value, value, "what the schedule gives", absolute=RESIDUAL)
+            if stage.bound is not None and stage.bound > value + OPTIMALITY * max(1.0, abs(value)):
+                findings.add(f"{path}.bound", f"found {stage.bound!r}, above {value!r}, which the schedule has")
+    if document.declined is not None or document.stages:
+        expected = [{"job": job, "reason": why} for job, why in declined_jobs(plan, schedule)]
+        findings.alike("declined", [row.model_dump() for row in document.declined or ()], expected)
 
 
 def _check_first(subject: Subject, schedule: Schedule, findings: Findings) -> None:

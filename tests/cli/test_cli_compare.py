@@ -57,7 +57,7 @@ def test_the_whole_of_a_small_comparison(run: Any, small: dict[str, Any], write:
         "───────────────────────────────────────────────────────────────────",
         "max-throughput      50.0 %       75.0 %      0.900   50.0 %    4.50",
         "isolated            44.4 %       55.6 %      0.962   50.0 %    3.00",
-        "lease                  0 %       25.0 %      0.500    8.3 %    1.00",
+        "lease                  0 %       50.0 %      0.500   16.7 %    2.00",
         "",
         "formulation      makespan   deadlines   idle   solved in",
     ]

@@ -238,7 +238,7 @@ def test_impossible_alone_is_told_without_a_solver() -> None:
         ({"capacity": {"v100": []}}, "option of lease: capacity"),
         ({"capacity": {"v100": [-1]}}, "option of lease: capacity"),
         ({"first_lease": "most"}, "option of lease: first_lease"),
-        ({"no_such": 1}, "lease has no option 'no_such'"),
+        ({"no_such": 1}, "no option 'no_such'"),
     ],
 )
 def test_wrong_options(options: dict, told: str) -> None:

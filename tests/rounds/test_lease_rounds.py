@@ -1,0 +1,80 @@
+"""Rounds that follow leases: they start at once, and deadlines that cannot all be kept leave no round idle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import optsched
+
+LEASE = {"formulation": "lease"}
+
+
+def instance(*jobs: tuple[str, float, float], round: float = 1.0, **more: Any) -> optsched.Instance:
+    """Jobs (name, steps at one step/s, deadline) on one GPU."""
+    return optsched.Instance.from_document(
+        {
+            "format": "optsched-instance/1",
+            "round": round,
+            "cluster": {"pools": [{"name": "v100", "nodes": 1, "gpus_per_node": 1}]},
+            "jobs": [
+                {"id": name, "steps": steps, "deadline": deadline, "throughput": {"v100": 1.0}, **more}
+                for name, steps, deadline in jobs
+            ],
+        }
+    )
+
+
+def test_a_job_with_time_to_spare_starts_now() -> None:
+    plan = optsched.Scheduler(instance(("a", 2.0, 10.0)), LEASE).solve(now=0)
+    assert [item.job for item in plan.start] == ["a"] and plan.fallback is None
+
+
+def test_deadlines_that_cannot_all_be_kept_leave_no_round_idle() -> None:
+    given = instance(("a", 2.0, 2.0), ("b", 2.0, 4.0), ("c", 2.0, 5.0), ("d", 9.0, 5.0))
+    plan = optsched.Scheduler(given, LEASE).solve(now=0)
+    assert plan.fallback is None
+    assert [item.job for item in plan.start] == ["a"]
+    declined = dict(plan.solution.declined)
+    assert declined == {
+        "c": "it needs 2 leases of 1 GPU; the plan leaves room in 1 of the 5 before its deadline",
+        "d": "it needs 9 leases of 1 GPU, 5 before its deadline",
+    }
+    assert {item.job: item.reason for item in plan.hold if item.job in declined} == {
+        job: f"not admitted: {why}" for job, why in declined.items()
+    }
+    assert plan.notices == tuple(f"job {job} is not admitted: {why}" for job, why in declined.items())
+
+
+def test_a_policy_may_ask_for_all_deadlines() -> None:
+    given = instance(("a", 2.0, 2.0), ("b", 2.0, 2.0))
+    plan = optsched.Scheduler(given, LEASE | {"options": {"admission": False}}).solve(now=0)
+    assert plan.fallback is not None and "lease is infeasible" in plan.fallback and not plan.start
+
+
+def test_all_jobs_are_done_in_time_round_after_round() -> None:
+    """Earliest deadline first meets all of these; no round is idle."""
+    scheduler = optsched.Scheduler(instance(("a", 2.0, 9.0), ("b", 3.0, 5.0), ("c", 1.0, 9.0)), LEASE)
+    left, ended = {"a": 2, "b": 3, "c": 1}, {}
+    for now in range(6):
+        plan = scheduler.solve(now=float(now))
+        (job,) = [item.job for item in (*plan.start, *plan.keep)]
+        left[job] -= 1
+        if left[job] == 0:
+            ended[job] = now + 1
+            scheduler.complete(job, now=now + 1.0)
+    assert not any(left.values()) and ended["a"] <= 9 and ended["b"] <= 5 and ended["c"] <= 9
+
+
+@pytest.mark.parametrize("admission", [True, False])
+def test_solving_once_asks_for_all_deadlines_unless_told(admission: bool) -> None:
+    given = instance(("a", 2.0, 2.0), ("b", 2.0, 2.0))
+    solution = optsched.solve(given, "lease", admission=admission)
+    assert solution.status == ("optimal" if admission else "infeasible")
+    assert [job for job, _ in solution.declined] == (["b"] if admission else [])
+    document = solution.to_document()
+    assert optsched.verify(given, document).ok
+    if admission:
+        wrong = optsched.verify(given, document | {"declined": []})
+        assert [finding.field for finding in wrong.findings] == ["declined"]
