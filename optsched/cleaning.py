@@ -37,9 +37,9 @@ def cleaned(program: AllocationProgram, values: Values, solver: str) -> FloatArr
         x = lifted if program.value(lifted) > program.value(x) else x
     if values.termination in (*STOPPED, Termination.IMPRECISE):
         x = program.repaired(x)
-        even = program.even()  # simplex may stop where some job has nothing: an even split is better then
-        if program.free_to_lift and program.value(even) > program.value(x):
-            x = even
+        if not (program.integral or program.side or program.extend):
+            known = program.known_point()  # simplex may stop where some job has nothing
+            x = known if program.value(known) > program.value(x) else x
     if program.integral and (program.classes.time(x) > program.classes.count).any():
         raise SolverCrashed(f"solver {solver} returned a point in which a whole job runs twice")
     return x

@@ -40,6 +40,10 @@ T = TypeVar("T")
 
 log = logging.getLogger("optsched")
 
+LARGE = 10_000
+"""Columns from which a program of whole jobs is solved without them first."""
+SHARE = 0.25
+"""Part of the time left that such a program may take."""
 WORTHWHILE = 0.05
 """Part of the time limit that must be left for another attempt to be begun."""
 
@@ -79,6 +83,8 @@ class Engine:
     bases: Bases = field(default_factory=Bases)
     """The basis that the first run starts from, and the one that it ends in."""
     _end: float | None = None
+    _incumbent: FloatArray | None = None
+    """Where the next integer program starts."""
 
     def __post_init__(self) -> None:
         if self.limits.time is not None:
@@ -251,7 +257,7 @@ class Engine:
             for name, seconds in attempts.seconds.items():
                 self.timings[f"attempt.{name}"] = self.timings.get(f"attempt.{name}", 0.0) + seconds
             if best.solver.name != attempts.made[0].name:
-                self.reason = f"{attempts.made[0].name} was tried first"
+                self.reason = f"{self.reason}; {attempts.made[0].name} was tried first"
         self.chosen = best.solver
         return best
 
@@ -356,6 +362,10 @@ class Engine:
     ) -> Iterator[Callable[[], Outcome]]:
         as_it_is = self._as_it_is(program)
         lowered = partial(self._solve_lowered, program)
+        easier = None if self._asked is not None else self._without_rows(program)
+        if easier is not None and program.integral and program.classes.columns > LARGE:
+            yield partial(self._solve_easier, program, easier)  # a bound, and a point to start from
+            easier = None
         closed = None if self._asked is not None or self.start is not None else self.build(program.closed_form)
         if closed is not None:
             yield partial(self._written_down, program, *closed)
@@ -364,8 +374,8 @@ class Engine:
         else:
             yield partial(lowered, None)
         first = self.name
-        if self._asked is None and (program.side or program.integral):
-            yield partial(self._solve_easier, program)
+        if easier is not None:
+            yield partial(self._solve_easier, program, easier)
         yield from self._other_ways(lowered, first, integer=program.integral, conic=program.conic)
 
     def _written_down(self, program: AllocationProgram, point: FloatArray, y: FloatArray) -> Outcome:
@@ -406,22 +416,32 @@ class Engine:
         if program.conic:
             return self._solve_conic(program, solver)
         arrays = self.build(lambda: program.to_linear().arrays)
-        start = None if self.start is None else program.complete(program.repaired(self.start))
+        start, self._incumbent = self.start if self._incumbent is None else self._incumbent, None
+        start = None if start is None else program.complete(program.repaired(start))
         session = self.open(arrays, solver, start, program.classes)
         values = self.run(session)
         if values.x is None or values.termination in NO_OPTIMUM:
             return self.without_point(arrays, values, program, session)
         return self.certified_allocation(program, arrays, values, values.y)
 
-    def _solve_easier(self, program: AllocationProgram) -> Outcome:
-        """The program without side rows and whole jobs, by prices: its bound, and what can be kept of its point."""
+    def _without_rows(self, program: AllocationProgram) -> AllocationProgram | None:
+        """The program without side rows and whole jobs, if it has any and prices can solve it then."""
         easier = replace(program, side=(), integral=False)
         solver = self.load("prices")
-        why = solver.refuses(easier)
-        if why is not None or solver.name != "prices":
-            raise SolverUnavailable(f"the program without its side rows has no prices: {why}")
+        known = solver.name == "prices" and solver.refuses(easier) is None
+        return easier if known and (program.side or program.integral) else None
+
+    def _solve_easier(self, program: AllocationProgram, easier: AllocationProgram) -> Outcome:
+        """A program by `_without_rows`: the bound is that of the easier one, and its point is kept as far as it can be.
+
+        It takes a part of the time at most, and whole jobs are where the next solver starts.
+        """
+        solver = self.load("prices")
+        limits = replace(self.limits_left(), options={}, work=None)
+        if limits.time is not None:
+            limits = replace(limits, time=limits.time * SHARE)
         self.chosen = solver
-        values = self.record(solver().solve_allocation(easier, self.limits_left()))
+        values = self.record(solver().solve_allocation(easier, limits))
         outcome = self.certified_as_it_is(easier, values, values.y)
         values = replace(values, termination=Termination.IMPRECISE, objective=None, bound=None, y=None)
         duals = outcome.duals
@@ -429,7 +449,9 @@ class Engine:
             return self.nothing_found(values)
         rows = (program.tangent(outcome.x) if program.conic else program.to_linear()).arrays.rows
         y = np.concatenate([np.zeros(0), *(duals.get(block.name, np.zeros(len(block))) for block in rows)])
-        return self.certified_rows(program, replace(values, x=program.kept(outcome.x)), y)
+        x = program.kept(outcome.x)
+        self._incumbent = x if program.integral else None
+        return self.certified_rows(program, replace(values, x=x), y)
 
     def _solve_conic(self, program: AllocationProgram, name: str | None = None) -> Outcome:
         if name is None:

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 import optsched
+from optsched.arrays import FloatArray
 from optsched.conformance.answers import program
 from optsched.errors import SolverCrashed
+from optsched.generate.catalogue import generate
 from optsched.program import LinearArrays
-from optsched.solution import Values
+from optsched.solution import Termination, Values
 from optsched.solvers import Limits, Session
 from optsched.solvers.clarabel import Clarabel, ClarabelSession
 from optsched.solvers.cvxpy import Scs
@@ -111,3 +113,64 @@ def test_without_a_point_the_first_crash_is_the_error() -> None:
         optsched.solve("@quickstart", constraints=["deadlines"])
     with pytest.raises(SolverCrashed, match="HiGHS raised"):
         optsched.solve_program(program([1.0], [[1.0]], upper=[1.0]))
+
+
+def test_many_whole_jobs_begin_with_their_relaxation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its duals prove a bound, and its point in whole jobs is where the search starts."""
+    starts: list[FloatArray] = []
+    real = HighsSession.set_start
+    monkeypatch.setattr(HighsSession, "set_start", lambda self, start: (starts.append(start), real(self, start))[1])
+    monkeypatch.setattr("optsched.engine.LARGE", 10)
+    instance = generate("knapsack", jobs=60, choices=3, resources=3, tightness=0.3, seed=4).instance
+    best = optsched.solve(instance, "multiple-choice", solver="highs")
+    solution = optsched.solve(instance, "multiple-choice")
+    assert solution.status == "optimal" and solution.objective == pytest.approx(best.objective, rel=1e-6)
+    assert [attempt.name for attempt in solution.solver.attempts] == ["prices", "highs"]
+    assert len(starts) == 1 and best.objective is not None
+    monkeypatch.setattr(HighsSession, "run", lambda self, limits: Values(Termination.WORK_LIMIT))
+    stopped = optsched.solve(instance, "multiple-choice", work_limit=1)
+    assert stopped.status == "feasible" and stopped.objective is not None and stopped.bound is not None
+    assert 0.95 * best.objective <= stopped.objective <= best.objective * (1 + 1e-9) <= stopped.bound * (1 + 2e-9)
+    assert stopped.certificate.proof == "dual"
+    found = optsched.verify(instance, stopped.to_document())
+    assert found.ok and found.bound == "verified", str(found)
+
+
+@pytest.mark.parametrize("name", ["max-min-fairness", "makespan"])
+def test_without_side_rows_there_is_a_point_and_a_bound(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Where solvers of rows and columns stop short, the program without the budget is solved, and its point scaled."""
+
+    def short(self: Session, limits: Limits) -> Values:
+        return Values(Termination.IMPRECISE, words="InsufficientProgress")
+
+    instance = generate("cluster", jobs=40, seed=2).instance
+    budget = [{"kind": "budget", "limit": 60.0}]
+    best = optsched.solve(instance, name, constraints=budget)
+    monkeypatch.setattr(HighsSession, "run", short)
+    monkeypatch.setattr(ClarabelSession, "run", short)
+    solution = optsched.solve(instance, name, constraints=budget)
+    assert solution.ok and solution.status == "feasible" and solution.solver.name == "prices"
+    assert [item.name for item in solution.solver.attempts] == ["highs", "prices", "clarabel", "highs-ipm"]
+    assert solution.metrics["cost_per_hour"] <= 60.0 * (1 + 1e-9)
+    assert solution.bound is not None and solution.objective is not None and best.objective is not None
+    low, high = sorted([solution.objective, solution.bound])
+    assert low * (1 - 1e-9) <= best.objective <= high * (1 + 1e-9)
+    assert optsched.verify(instance, solution.to_document()).ok
+
+
+def test_attempts_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    told: list[float | None] = []
+
+    def run(self: HighsSession, limits: Limits) -> Values:
+        nonlocal now
+        told.append(limits.time)
+        now += 6.0
+        raise SolverCrashed("boom")
+
+    monkeypatch.setattr("optsched.engine.time.monotonic", lambda: now)
+    monkeypatch.setattr(HighsSession, "run", run)
+    monkeypatch.setattr(ClarabelSession, "run", run)
+    solution = optsched.solve("@quickstart", time_limit=10.0)
+    assert told == [pytest.approx(10.0), pytest.approx(4.0)]  # and no third one: the time is up
+    assert [attempt.name for attempt in solution.solver.attempts] == ["highs", "clarabel", "known point"]
