@@ -90,6 +90,13 @@ class PolicyOptions:
         str | None,
         typer.Option(metavar="G", rich_help_panel=SOLVER, help="Relative gap at which an integer program may stop."),
     ] = None
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", rich_help_panel=SOLVER,
+            help="Of the solver's process above its imports, such as 4GB.  [default: half of the machine's]",
+        ),
+    ] = None  # fmt: skip
     threads: Annotated[str | None, typer.Option(metavar="N", help="Of the solver.", rich_help_panel=SOLVER)] = None
     seed: Annotated[str | None, typer.Option(metavar="N", help="Of the solver.", rich_help_panel=SOLVER)] = None
 
@@ -125,6 +132,7 @@ class PolicyOptions:
             "time_limit": values.duration(self.time_limit, "--time-limit"),
             "work_limit": values.whole(self.work_limit, "--work-limit"),
             "gap": values.real(self.gap, "--gap"),
+            "memory_limit": values.size(self.memory_limit, "--memory-limit"),
             "threads": values.whole(self.threads, "--threads"),
             "seed": values.whole(self.seed, "--seed"),
         }

@@ -98,15 +98,17 @@ def plan_round(
     from optsched.registry import load_solver
     from optsched.rounds.opening import state_of
     from optsched.rounds.transitions import followed
-    from optsched.solvers.isolated import SolverProcess
+    from optsched.solvers.isolated import SolverProcess, half_of_memory
 
-    with SolverProcess(load_solver) as process:
+    with SolverProcess(load_solver, memory=half_of_memory()) as process:
         process.load("highs")
         process.start()  # while the state is read
         given = state_of(state)
         if model is not None:
             given = replace(given, instance=load(given.instance, model))
         begun = _at(given, policy.applied(given.policy), now)
+        if begun.policy.memory_limit is not None:
+            process.limit_memory(begun.policy.memory_limit)
         with progress(shell, "planning"):
             plan = _planned(begun, process)
     after = None if following is None else followed(begun, plan)

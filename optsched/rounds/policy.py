@@ -42,6 +42,9 @@ class RoundPolicy(Document):
         Relative gap at which an integer program may stop.
     threads, seed : int
         Of the solver.
+    memory_limit : float, optional
+        Bytes that solvers in a process of their own may take above their imports (Linux); by default half of the
+        memory of the machine (`optsched.solvers.isolated.half_of_memory`).
     hysteresis : float
         Rounds that a waiting job must be owed more than a running one before it takes its GPUs; to this the restart
         cost of the running job is added. With an allocation that stays the same, on single GPUs, the time that a job
@@ -70,6 +73,7 @@ class RoundPolicy(Document):
     gap: NonNegative | None = None
     threads: Count = 1
     seed: Count = 0
+    memory_limit: Positive | None = None
     hysteresis: NonNegative = 2.0
     max_moves: Count | None = None
     patience: PositiveCount | None = None

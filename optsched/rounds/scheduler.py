@@ -40,7 +40,7 @@ from optsched.rounds.recovery import recover
 from optsched.rounds.state import RoundState
 from optsched.rounds.telling import listening, tell
 from optsched.solvers import Solver
-from optsched.solvers.isolated import SolverProcess
+from optsched.solvers.isolated import SolverProcess, half_of_memory
 
 log = logging.getLogger("optsched")
 
@@ -67,7 +67,8 @@ class Scheduler:
     fsync : bool
         Whether the journal must survive a loss of power, and not only the end of the process.
     isolate : bool
-        Whether solvers run in a process of their own, which is killed when the time of a round is up.
+        Whether solvers run in a process of their own, which is killed when the time of a round is up, and that takes
+        no more memory than the policy's ``memory_limit``.
     performance : mapping or path, optional
         A performance object in the place of the instance's own.
 
@@ -118,7 +119,8 @@ class Scheduler:
         if not isinstance(snapshot_every, int) or snapshot_every < 1:
             raise UsageError(f"snapshot_every: found {show(snapshot_every)}, expected a whole number of at least 1")
         self._living, self._clock, self._every = living, clock, snapshot_every
-        self._process = SolverProcess(load_solver) if isolate else None
+        memory = living.state.policy.memory_limit
+        self._process = SolverProcess(load_solver, memory=memory or half_of_memory()) if isolate else None
         if self._process is not None:
             self._process.load("highs")
             self._process.start()  # while the first jobs come in

@@ -32,6 +32,8 @@ class FaultySession(HighsSession):
             os._exit(3)
         if fault == "memory":
             raise MemoryError
+        if fault == "allocate":
+            np.empty(10**9)  # 8 GB, of which nothing is touched
         values = super().run(limits)
         if values.x is None or fault == "none":
             return values

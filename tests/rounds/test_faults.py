@@ -21,6 +21,7 @@ from optsched.rounds.plan import Plan
 from optsched.rounds.recording import plan_digest
 from optsched.rounds.scheduler import Scheduler
 from optsched.rounds.solve_round import solve_round
+from optsched.solvers.isolated import half_of_memory
 
 JOBS = [{"id": f"j{row}", "workload": ("small", "light", "wide")[row % 3], "steps": 1e6} for row in range(20)]
 
@@ -74,6 +75,22 @@ def test_a_solver_that_fails_costs_one_flagged_plan(fault: Path, how: str) -> No
     fault.write_text("none")
     assert scheduler.solve(300.0).fallback is None
     assert scheduler.metrics.fallbacks == 3
+
+
+def test_the_memory_of_solvers_is_limited(fault: Path) -> None:
+    with made({"memory_limit": 2e9, "time_limit": 60.0}, isolate=True) as scheduler:
+        assert scheduler.solve(0.0).fallback is None
+        fault.write_text("allocate")
+        plan = scheduler.solve(60.0)
+        assert plan.fallback is not None and "ran out of memory (limit 2.0 GB)" in plan.fallback
+        fault.write_text("none")
+        assert scheduler.solve(120.0).fallback is None
+
+
+def test_by_default_solvers_take_half_of_the_memory(fault: Path) -> None:
+    with made(isolate=True) as scheduler:
+        assert scheduler._process is not None and scheduler._process.memory == half_of_memory()
+    assert half_of_memory() > 0
 
 
 @pytest.mark.clock

@@ -1,5 +1,5 @@
 """Solvers in a process of their own, which can be killed: a hang or a crash costs one run and not the program."""
 
-from optsched.solvers.isolated.process import SolverProcess
+from optsched.solvers.isolated.process import SolverProcess, half_of_memory
 
-__all__ = ["SolverProcess"]
+__all__ = ["SolverProcess", "half_of_memory"]

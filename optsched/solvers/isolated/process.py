@@ -14,13 +14,15 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import os
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -68,13 +70,9 @@ class SolverProcess:
     """
 
     def __init__(self, load: Callable[[str], type[Solver]], *, memory: float | None = None, grace: float = 0.5) -> None:
-        if memory is not None and not (math.isfinite(memory) and memory > 0):
-            raise UsageError(f"memory: found {memory!r}, expected a number of bytes above 0")
-        if memory is not None and not sys.platform.startswith("linux"):
-            raise UsageError("memory: the memory of a process can be limited on Linux only")
         if not (math.isfinite(grace) and grace >= 0):
             raise UsageError(f"grace: found {grace!r}, expected a number of seconds, 0 or more")
-        self.memory = None if memory is None else int(memory)
+        self.memory = _bytes(memory)
         self.grace = grace
         self._load = load
         self._classes: dict[type[Solver], type[IsolatedSolver]] = {}
@@ -112,6 +110,12 @@ class SolverProcess:
         with self._held("?"):
             if self._child is None or not self._child.usable:
                 self._start(*(owner.address for owner in self._classes.values()))
+
+    def limit_memory(self, memory: float | None) -> None:
+        """Change the memory that the process may take; one that runs is ended, and the next run starts another."""
+        with self._held("?"):
+            self.memory = _bytes(memory)
+            self._drop()
 
     def close(self) -> None:
         """Kill the process; a run that is under way in another thread ends in `SolverCrashed`."""
@@ -342,6 +346,31 @@ class SolverProcess:
             if child is not None and (child.midway or (child.ready and child.busy)):
                 self._drop()
             raise
+
+
+def half_of_memory() -> int | None:
+    """Half of the machine's memory in bytes, or of what its control group leaves to it; None where none can be limited.
+
+    Enough for any program that can be solved here at all, and too little to take the machine down.
+    """
+    if not sys.platform.startswith("linux"):
+        return None
+    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # no such group, or "max": no limit
+            most = min(most, int(Path(path).read_text()))
+    return most // 2
+
+
+def _bytes(memory: float | None) -> int | None:
+    """A limit of the memory, checked."""
+    if memory is None:
+        return None
+    if not (math.isfinite(memory) and memory > 0):
+        raise UsageError(f"memory: found {memory!r}, expected a number of bytes above 0")
+    if not sys.platform.startswith("linux"):
+        raise UsageError("memory: the memory of a process can be limited on Linux only")
+    return int(memory)
 
 
 class _Cut(Exception):
