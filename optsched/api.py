@@ -91,7 +91,8 @@ def solve(
     classes : bool
         Merge equal jobs (the optimum is the same without).
     time_limit : float or str, optional
-        Seconds, or text such as ``"5m"``; the incumbent is returned.
+        Seconds, or text such as ``"5m"``, of everything: reading, compiling, building, solving, and the analysis of
+        what cannot be met. The best that is known then is returned.
     work_limit : int, optional
         Iterations, nodes, or conflicts (CP-SAT): stops reproducibly.
     gap : float, optional
@@ -145,7 +146,7 @@ def solve(
     if not classes:
         candidates = candidates.per_job()
     compiled = time.perf_counter()
-    engine = Engine(load_solver, solver, limits, prove)
+    engine = Engine(load_solver, solver, limits.after(compiled - started), prove)
     if start is not None:
         engine.start = start_point(start, chosen, candidates)
     solution = chosen.solve(candidates, engine)

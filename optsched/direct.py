@@ -22,13 +22,14 @@ from optsched.formats.sol import SUFFIX, read_sol, read_start, sol_text
 from optsched.instance.durations import Duration
 from optsched.instance.files import pretty_json
 from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show
-from optsched.outcome import Outcome
+from optsched.outcome import Outcome, is_reproducible
 from optsched.program import LinearArrays, LinearProgram
 from optsched.proof import proved_linear
 from optsched.registry import load_solver
 from optsched.solution import Certificate, SolverRecord, Status, Termination
 from optsched.solution.certificate import OPTIMALITY, gap_of
 from optsched.solution.document import solver_document
+from optsched.solution.explanation import Explanation
 from optsched.solution.program_document import FORMAT
 from optsched.solvers import Progress
 from optsched.verify.findings import Finding, Verification
@@ -124,8 +125,8 @@ class ProgramSolution:
 
     @property
     def reproducible(self) -> bool:
-        """False if the clock or the user stopped the run."""
-        return self.termination not in (Termination.TIME_LIMIT, Termination.INTERRUPTED)
+        """False if the clock or the user stopped the run, or the search for conflicts."""
+        return is_reproducible(self.termination, self.outcome.explanation)
 
     def to_document(self) -> dict[str, Any]:
         """The solution as plain JSON; columns and duals that are 0 are left out."""
@@ -160,6 +161,8 @@ class ProgramSolution:
             "conflicts": list(self.conflicts),
             "timings": dict(self.timings),
         }
+        if self.outcome.explanation is not Explanation.IRREDUCIBLE:
+            document["explanation"] = str(self.outcome.explanation)
         return json.loads(json.dumps(document))  # type: ignore[no-any-return]
 
     def write(self, path: str | Path) -> None:
@@ -215,7 +218,7 @@ def solve_program(
     started = time.perf_counter()
     given = _as_read(program)
     loaded = time.perf_counter()
-    engine = Engine(load_solver, solver, limits, prove)
+    engine = Engine(load_solver, solver, limits.after(loaded - started), prove)
     if start is not None:
         engine.start = point_of(start, given.names.columns, given.arrays.objective)
     outcome = proved_linear(engine, given.arrays, engine.solve_linear(given.arrays))

@@ -17,18 +17,14 @@ from optsched.candidates import Classes
 from optsched.choice import others, pick, pick_for_allocation, pick_for_timeline, require_all
 from optsched.cleaning import checked_point, cleaned
 from optsched.errors import Interrupted, SolverCrashed, SolverUnavailable, UsageError
-from optsched.infeasibility import analyst_of, conflicting_rows, least_violation, refuse_refuted
+from optsched.infeasibility import Analyst, Finding, check_claim, conflicting_rows, described, refuse_refuted
 from optsched.judging import CLAIMS, judged
 from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram, Total
 from optsched.program.arrays import refuse_nan
 from optsched.program.linear_form import LinearForm, SmallestLevelForm
 from optsched.program.total_form import LinearTotalForm, TangentForm
-from optsched.solution.certificate import (
-    FEASIBILITY,
-    Certificate,
-    without_noise,
-)
+from optsched.solution.certificate import Certificate, is_bounded, without_noise
 from optsched.solution.solution import Attempt, SolverRecord, Status
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers import Capability, Limits, Session, Solver
@@ -336,7 +332,7 @@ class Engine:
             session = self.open(arrays, solver)
             values = self.run(session)
             if values.x is None or values.termination in NO_OPTIMUM:
-                return self.without_point(arrays, values, None, session)
+                return self.without_point(arrays, values, None)
             return certify(values, values.y)
 
         def certify(values: Values, y: FloatArray | None) -> Outcome:
@@ -421,7 +417,7 @@ class Engine:
         session = self.open(arrays, solver, start, program.classes)
         values = self.run(session)
         if values.x is None or values.termination in NO_OPTIMUM:
-            return self.without_point(arrays, values, program, session)
+            return self.without_point(arrays, values, program)
         return self.certified_allocation(program, arrays, values, values.y)
 
     def _without_rows(self, program: AllocationProgram) -> AllocationProgram | None:
@@ -461,7 +457,7 @@ class Engine:
         cones = self.build(program.to_conic)
         values = self.record(solver().solve_conic(cones, self.limits_left()))
         if values.x is None:
-            return self.without_point(program.requirements, values, program, None)
+            return self.without_point(program.requirements, values, program)
         y = values.y
         if y is not None and cones.linear is not None:
             y = program.tangent_duals(cones.linear.duals(y, cones.maximise), y[len(cones.linear.source) :])
@@ -553,9 +549,7 @@ class Engine:
         """Name of the solver in use."""
         return "?" if self.chosen is None else self.chosen.name
 
-    def without_point(
-        self, arrays: LinearArrays, values: Values, program: AllocationProgram | None, session: Session | None
-    ) -> Outcome:
+    def without_point(self, arrays: LinearArrays, values: Values, program: AllocationProgram | None) -> Outcome:
         """The outcome of a run that left no point: a proof that none exists, or that it was stopped."""
         assert self.chosen is not None
         if values.termination in STOPPED or values.termination is Termination.IMPRECISE:
@@ -563,18 +557,23 @@ class Engine:
         if values.termination not in NO_OPTIMUM:
             raise SolverCrashed(f"solver {self.name} stopped with {values.words!r} and no point")
         if program is not None and program.explained_apart:
-            arrays, session = program.requirements, None
-        analyst = analyst_of(self.load)
-        needed, proof, loosened = least_violation(arrays, self.limits_left(), analyst)
-        if needed <= FEASIBILITY:
+            arrays = program.requirements
+        with Analyst(self.limits_left(), self.load) as analyst:
+            checked = check_claim(arrays, analyst)
+            found = None if checked.finding is Finding.FEASIBLE else conflicting_rows(arrays, checked, analyst)
+        if found is None:
             refuse_refuted(values.termination, arrays, program, self.name)
             return Outcome(
                 replace(values, termination=Termination.UNBOUNDED), None, None, None, "none",
                 Certificate(True, "claimed", {}), Status.UNBOUNDED, self.chosen,
             )  # fmt: skip
-        certificate = Certificate(True, proof, {"least_violation": needed})
-        conflicts = conflicting_rows(arrays, program, session, loosened, self.limits_left(), analyst)
+        if checked.end is not None and values.termination is not Termination.INFEASIBLE and not is_bounded(arrays):
+            return self.nothing_found(replace(values, termination=checked.end))  # it may be unbounded as well
+        certificate = Certificate(True, "claimed", {})
+        if checked.needed is not None:
+            certificate = Certificate(True, "dual", {"least_violation": checked.needed})
         return Outcome(
             replace(values, termination=Termination.INFEASIBLE), None, None, None, "none", certificate,
-            Status.INFEASIBLE, self.chosen, conflicts=conflicts,
+            Status.INFEASIBLE, self.chosen, conflicts=described(arrays, program, found.rows),
+            explanation=found.explanation,
         )  # fmt: skip

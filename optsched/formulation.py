@@ -18,7 +18,7 @@ from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.formulation_options import ConstraintOptions, FormulationOptions, options_from
 from optsched.instance import FORMAT, Instance
-from optsched.outcome import Outcome
+from optsched.outcome import Outcome, is_reproducible
 from optsched.planning import solve_plan
 from optsched.program import AllocationProgram, Assumption, LinearProgram, SideRows, Variables
 from optsched.program.utility import Total
@@ -308,7 +308,8 @@ class Formulation(ABC):
             prices=prices,
             duals=outcome.duals,
             conflicts=outcome.conflicts,
-            reproducible=termination not in (Termination.TIME_LIMIT, Termination.INTERRUPTED),
+            explanation=outcome.explanation,
+            reproducible=is_reproducible(termination, outcome.explanation),
             timings=dict(engine.timings),
         )
 

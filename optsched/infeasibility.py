@@ -1,57 +1,211 @@
-"""Why a program is infeasible: a proof that is recomputed, and a small set of rows that cannot all hold."""
+"""Why a program is infeasible: a proof that is recomputed, and a small set of rows that cannot all hold.
+
+A solver that says infeasible is not believed. The linear relaxation comes first, because it settles most programs
+quickly, integer ones too, and its duals are a proof. Only where it is feasible is the integer program itself tried
+again. Every run has a bound of work, and all runs together end at one deadline: what is known then is the answer.
+"""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import IntArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, LinearArrays, Ratio
-from optsched.solution.certificate import dual_bound, is_bounded
-from optsched.solution.explanation import Conflict, describe_row
-from optsched.solution.values import Termination
+from optsched.program.arrays import Block
+from optsched.solution.certificate import FEASIBILITY, dual_bound, is_bounded, residuals_of
+from optsched.solution.explanation import Conflict, Explanation, describe_row
+from optsched.solution.values import Termination, Values
 from optsched.solvers import Limits, Session, Solver
-from optsched.solvers.scaling import Scaling
+from optsched.solvers.interrupt import interrupt_flag
+from optsched.solvers.scaling import ScaledSession, Scaling
+
+EFFORT = 1_000_000
+"""Coefficients of all programs together that are solved to make a set of conflicting rows smaller. A clock in its place
+would make answers differ."""
+LEAST_EFFORT = 1_000
+"""What a trial counts for at least."""
+INTEGER_EFFORT = 2
+"""What a coefficient of an integer program counts for."""
+NODES = 1000
+"""Nodes of the tree in which an integer program is tried again."""
+TRIAL_NODES = 50
+"""Nodes of the tree of a trial, of which there are many."""
+NO_POINT = (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
+"""How a program without an objective ends whose rows cannot all hold."""
 
 
-def analyst_of(load: Callable[[str], type[Solver]]) -> type[Solver] | None:
-    """HiGHS as a caller loads it, in a process that can be killed perhaps; None where it knows only other solvers."""
+class Finding(StrEnum):
+    """What is known of a program that a solver calls infeasible."""
+
+    SHOWN = "shown infeasible by duals"
+    AGREED = "infeasible in a second run too"
+    FEASIBLE = "feasible"
+    OPEN = "neither was shown"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A claim of infeasibility, checked.
+
+    Attributes
+    ----------
+    finding : Finding
+    needed : float or None
+        Least total violation of the rows, each relative to its size, that the duals prove; of SHOWN.
+    rows : IntArray
+        Rows that these duals rest on, which cannot all hold; of SHOWN.
+    end : Termination or None
+        Why it was left OPEN.
+    """
+
+    finding: Finding
+    needed: float | None = None
+    rows: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    end: Termination | None = None
+
+
+@dataclass(frozen=True)
+class ConflictingRows:
+    """Rows that cannot all hold, and how small this set is known to be; no rows where none were found in time."""
+
+    rows: IntArray
+    explanation: Explanation
+
+
+class _Stopped(Exception):
+    """The deadline has passed, or the user asked for an end."""
+
+    def __init__(self, end: Termination) -> None:
+        super().__init__(end)
+        self.end = end
+
+
+class Analyst:
+    """HiGHS, run within what is left of the time; as a context, until the user asks for an end.
+
+    Parameters
+    ----------
+    limits : Limits
+        ``time`` is that of all runs together.
+    load : callable, optional
+        Solver by name, as the caller has them run: in a process that can be killed perhaps.
+    """
+
+    def __init__(self, limits: Limits, load: Callable[[str], type[Solver]] | None = None) -> None:
+        self._limits = limits
+        self._end = None if limits.time is None else time.monotonic() + limits.time
+        self._solver = _highs(load)
+        self._flag: threading.Event | None = None
+        self._context = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._flag = self._context.enter_context(interrupt_flag())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._context.close()
+
+    def open(self, arrays: LinearArrays) -> Session:
+        """A session that holds the program, scaled."""
+        self._left()
+        scaling = Scaling.of(arrays)
+        return ScaledSession(arrays, scaling, self._solver().open(scaling.apply(arrays)))
+
+    def run(self, session: Session, nodes: int | None = None, presolve: bool = True) -> Values:
+        """Run a session; raises `_Stopped` where the clock or the user ended the run."""
+        options: dict[str, Any] = {} if nodes is None else {"mip_max_nodes": nodes}
+        if not presolve:
+            options["presolve"] = "off"
+        limits = replace(self._limits, time=self._left(), gap=None, options=options, on_progress=None, on_log=None)
+        try:
+            values = session.run(limits)
+        except SolverCrashed:
+            self._left()  # a process that did not keep the time was killed
+            raise
+        if values.termination in (Termination.TIME_LIMIT, Termination.INTERRUPTED):
+            raise _Stopped(values.termination)
+        return values
+
+    def _left(self) -> float | None:
+        """Seconds that are left; raises `_Stopped` if none are, or the user asked for an end."""
+        if self._flag is not None and self._flag.is_set():
+            raise _Stopped(Termination.INTERRUPTED)
+        if self._end is None:
+            return None
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise _Stopped(Termination.TIME_LIMIT)
+        return left
+
+
+def _highs(load: Callable[[str], type[Solver]] | None) -> type[Solver]:
+    from optsched.solvers.highs import Highs
+
+    if load is None:
+        return Highs
     try:
         found = load("highs")
-    except SolverUnavailable:
-        return None
-    return found if found.name == "highs" else None
+    except SolverUnavailable:  # the caller knows other solvers only
+        return Highs
+    return found if found.name == "highs" else Highs
 
 
-def least_violation(
-    arrays: LinearArrays, limits: Limits, analyst: type[Solver] | None = None
-) -> tuple[float, str, IntArray]:
-    """The least total violation of the rows, each relative to its size; how it is proved; and which rows give way.
+# --- is it infeasible? ---------------------------------------------------------------------------------------------
 
-    The dual bound of the elastic relaxation, recomputed, is the proof of infeasibility (``dual``; ``claimed`` for an
-    integer program); a value of 0 refutes a solver that says infeasible. ``analyst`` is HiGHS as the caller wants it
-    run (`analyst_of`).
+
+def check_claim(arrays: LinearArrays, analyst: Analyst) -> Checked:
+    """Whether the rows can be met.
+
+    The dual bound of the elastic relaxation, recomputed, is the proof of infeasibility; of an integer program that of
+    its linear relaxation. Where the relaxation can be met, an integer program is tried again with no objective and
+    without presolve, so that an error there does not come twice.
     """
+    try:
+        relaxed = _check_relaxation(arrays.relaxed(), analyst)
+        if relaxed.finding is not Finding.FEASIBLE or not arrays.is_integer:
+            return relaxed
+        feasibility = replace(arrays, cost=np.zeros(arrays.shape[1]), offset=0.0)
+        values = analyst.run(analyst.open(feasibility), NODES, presolve=False)
+    except _Stopped as stopped:
+        return Checked(Finding.OPEN, end=stopped.end)
+    if values.termination in NO_POINT:
+        return Checked(Finding.AGREED)
+    found = values.x is not None and max(residuals_of(arrays, values.x).values()) <= FEASIBILITY
+    return Checked(Finding.FEASIBLE) if found else Checked(Finding.OPEN, end=Termination.WORK_LIMIT)
+
+
+def _check_relaxation(arrays: LinearArrays, analyst: Analyst) -> Checked:
     elastic = elastic_relaxation(arrays)
-    scaling = Scaling.of(elastic)
-    values = scaling.back(
-        _highs(analyst)().open(scaling.apply(elastic)).run(replace(limits, gap=None, options={}, on_progress=None))
-    )
-    if values.x is None:
+    values = analyst.run(analyst.open(elastic))
+    if values.x is None and values.y is None:
         raise SolverCrashed(f"the infeasibility analysis stopped with {values.words!r}")
-    slacks = elastic.A[:, arrays.shape[1] :]
-    bound = values.bound
-    if values.y is not None:
-        # Shrink the duals until no slack has a wrong sign: without cost on x the proof only shrinks along.
-        price = np.abs(slacks.T @ values.y).max(initial=0.0)
-        bound = dual_bound(elastic, values.y * (1.0 - 1e-12) / max(1.0, price))
-    entries = slacks.tocoo()
-    loosened = np.unique(entries.row[values.x[arrays.shape[1] :][entries.col] > 1e-9]).astype(np.int64)
-    return (0.0 if bound is None else bound), ("dual" if values.y is not None else "claimed"), loosened
+    needed, y = _proved(elastic, values)
+    if needed > FEASIBILITY:
+        weight = np.abs(y) * arrays.sizes
+        return Checked(Finding.SHOWN, needed, np.flatnonzero(weight > 1e-9 * weight.max(initial=0.0)).astype(np.int64))
+    met = values.objective is not None and values.objective <= FEASIBILITY
+    return Checked(Finding.FEASIBLE) if met else Checked(Finding.OPEN, end=Termination.WORK_LIMIT)
+
+
+def _proved(elastic: LinearArrays, values: Values) -> tuple[float, FloatArray]:
+    """The least violation that duals prove, and these duals."""
+    if values.y is None:
+        return 0.0, np.zeros(elastic.shape[0])
+    # Shrink the duals until no slack has a wrong sign: without cost on x the proof only shrinks along.
+    pulled = elastic.pulled(values.y)
+    price = np.abs(pulled[elastic.cost > 0]).max(initial=0.0)
+    y = values.y * (1.0 - 1e-12) / max(1.0, float(price))
+    return dual_bound(elastic, y) or 0.0, y
 
 
 def refuse_refuted(claim: Termination, arrays: LinearArrays, program: AllocationProgram | None, solver: str) -> None:
@@ -70,36 +224,111 @@ def refuse_refuted(claim: Termination, arrays: LinearArrays, program: Allocation
         raise SolverCrashed(f"solver {solver} claims that a feasible, bounded program is unbounded")
 
 
-def conflicting_rows(
-    arrays: LinearArrays,
-    program: AllocationProgram | None,
-    session: Session | None,
-    loosened: IntArray,
-    limits: Limits,
-    analyst: type[Solver] | None = None,
-) -> tuple[Conflict, ...]:
-    """An irreducible infeasible set of rows; where the relaxation is feasible, the rows that must give way."""
-    try:
-        rows = _conflict(arrays, limits, analyst) if session is None else session.conflict()
-    except SolverUnavailable:  # the solver that found it has no analysis of its own
-        rows = _conflict(arrays, limits, analyst)
-    found = [arrays.row_name(int(row)) for row in (rows if len(rows) else loosened)]
+# --- which rows conflict? ------------------------------------------------------------------------------------------
+
+
+def conflicting_rows(arrays: LinearArrays, checked: Checked, analyst: Analyst) -> ConflictingRows:
+    """Rows that cannot all hold, as few as are found within the bounds of work and time (a deletion filter).
+
+    Larger parts of the set are left out first, then smaller ones, then single rows. What is left when every single row
+    was tried is irreducible: without any one of them the others can hold.
+    """
+    if checked.finding is Finding.SHOWN:
+        search = _Deletion(arrays.relaxed(), checked.rows, analyst, linear=True)
+        explanation = search.run()
+        return ConflictingRows(search.sure, explanation)
+    search = _Deletion(arrays, np.arange(arrays.shape[0], dtype=np.int64), analyst, linear=False)
+    explanation = search.run()
+    if explanation is not Explanation.IRREDUCIBLE and len(search.sure) == arrays.shape[0]:
+        return ConflictingRows(search.sure[:0], explanation)  # all rows conflict: that was known before
+    return ConflictingRows(search.sure, explanation)
+
+
+class _Deletion:
+    """A deletion filter.
+
+    Attributes
+    ----------
+    rows : IntArray
+        Rows that the solver says cannot all hold.
+    sure : IntArray
+        Of a linear program: the last of these sets of which duals prove it. The same as ``rows`` otherwise.
+    """
+
+    def __init__(self, arrays: LinearArrays, rows: IntArray, analyst: Analyst, linear: bool) -> None:
+        self._program = replace(arrays, cost=np.zeros(arrays.shape[1]), offset=0.0)
+        self._analyst, self._linear = analyst, linear
+        self.rows = self.sure = rows
+        self._effort = EFFORT
+
+    def run(self) -> Explanation:
+        """Make the set smaller; how small it is then known to be."""
+        size, every_trial_settled = max(len(self.rows) // 2, 1), True
+        try:
+            while True:
+                settled = self._pass(size)
+                if settled is None or not self._sure():
+                    return Explanation.REDUCED
+                every_trial_settled = settled
+                if size == 1:
+                    break
+                size //= 2
+        except _Stopped:
+            return Explanation.CUT_OFF
+        return Explanation.IRREDUCIBLE if every_trial_settled else Explanation.REDUCED
+
+    def _pass(self, size: int) -> bool | None:
+        """Leave out so many rows at once, where the others still conflict; whether every trial was settled.
+
+        None where the bound of work was reached.
+        """
+        at, settled = 0, True
+        while at < len(self.rows):
+            rest = np.delete(self.rows, slice(at, at + size))
+            alone = rows_alone(self._program, rest)
+            self._effort -= max(alone.A.nnz, LEAST_EFFORT) * (1 if self._linear else INTEGER_EFFORT)
+            if self._effort < 0:
+                self._sure()
+                return None
+            values = self._analyst.run(self._analyst.open(alone), None if self._linear else TRIAL_NODES)
+            if values.termination in NO_POINT:
+                self.rows = rest
+            else:
+                settled &= values.x is not None
+                at += size
+        return settled
+
+    def _sure(self) -> bool:
+        """Whether the rows conflict for sure; they are kept as such then."""
+        if not self._linear or len(self.rows) == len(self.sure) or _conflict(self._program, self.rows, self._analyst):
+            self.sure = self.rows
+            return True
+        return False  # the solver was too sure of a trial
+
+
+def _conflict(program: LinearArrays, rows: IntArray, analyst: Analyst) -> bool:
+    """Whether duals prove that some rows of a linear program cannot all hold."""
+    elastic = elastic_relaxation(rows_alone(program, rows))
+    return _proved(elastic, analyst.run(analyst.open(elastic)))[0] > FEASIBILITY
+
+
+def described(arrays: LinearArrays, program: AllocationProgram | None, rows: IntArray) -> tuple[Conflict, ...]:
+    """Rows in the user's words."""
+    found = [arrays.row_name(int(row)) for row in rows]
     if program is None:
         return tuple(Conflict(block, position, f"row {block}[{position}]") for block, position in found)
     return tuple(describe_row(program, block, position) for block, position in found)
 
 
-def _conflict(arrays: LinearArrays, limits: Limits, analyst: type[Solver] | None) -> IntArray:
-    session = _highs(analyst)().open(Scaling.of(arrays).apply(arrays))
-    if analyst is not None:  # so that it knows how long it may take
-        session.run(replace(limits, gap=None, options={}, on_progress=None))
-    return session.conflict()
+# --- programs that are made of another -----------------------------------------------------------------------------
 
 
-def _highs(analyst: type[Solver] | None) -> type[Solver]:
-    from optsched.solvers.highs import Highs
-
-    return Highs if analyst is None else analyst
+def rows_alone(arrays: LinearArrays, rows: IntArray) -> LinearArrays:
+    """The program with some of its rows alone."""
+    return replace(
+        arrays, A=arrays.by_rows[rows].tocsc(), row_lower=arrays.row_lower[rows], row_upper=arrays.row_upper[rows],
+        rows=(Block("rows", 0, len(rows)),),
+    )  # fmt: skip
 
 
 def elastic_relaxation(arrays: LinearArrays) -> LinearArrays:

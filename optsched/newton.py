@@ -37,7 +37,7 @@ def _solve(engine: Engine, program: AllocationProgram, arrays: LinearArrays, sol
         values = engine.run(session)
         if values.x is None or values.termination in NO_OPTIMUM:
             if best is None:
-                return engine.without_point(program.feasible_set().arrays, values, program, None)
+                return engine.without_point(program.feasible_set().arrays, values, program)
             best = replace(best, termination=values.termination)
             break  # stopped: the best point so far, with the bound of the tangent before
         told = arrays.objective(values.x)

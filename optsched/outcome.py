@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from optsched.arrays import FloatArray
 from optsched.solution.certificate import Certificate
-from optsched.solution.explanation import Conflict
+from optsched.solution.explanation import Conflict, Explanation
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Solver
@@ -36,6 +36,9 @@ class Outcome:
     duals : mapping, or None
         Row duals by block.
     conflicts : tuple of Conflict
+        Of an infeasible program: rows that cannot all hold.
+    explanation : Explanation
+        How small this set is known to be.
     solver : str
     """
 
@@ -49,3 +52,10 @@ class Outcome:
     solver: type[Solver]
     duals: Mapping[str, FloatArray] | None = None
     conflicts: tuple[Conflict, ...] = ()
+    explanation: Explanation = Explanation.IRREDUCIBLE
+
+
+def is_reproducible(termination: Termination, explanation: Explanation) -> bool:
+    """False if the clock or the user stopped the run, or the search for conflicts."""
+    by_clock = termination in (Termination.TIME_LIMIT, Termination.INTERRUPTED)
+    return not by_clock and explanation is not Explanation.CUT_OFF

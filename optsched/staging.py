@@ -61,7 +61,7 @@ def _relaxed(engine: Engine, relaxation: Relaxation) -> Answer:
     if outcome.status is not Status.OPTIMAL or outcome.x is None:
         if outcome.status is Status.INFEASIBLE:  # the other rows, in the words of the program
             values = replace(outcome.values, x=None)
-            outcome = engine.without_point(relaxation.strict.feasible_set().arrays, values, relaxation.strict, None)
+            outcome = engine.without_point(relaxation.strict.feasible_set().arrays, values, relaxation.strict)
         elif outcome.x is not None:
             outcome = engine.nothing_found(outcome.values)
         return Answer(relaxation.strict, outcome)
@@ -193,7 +193,7 @@ def _stopped(engine: Engine, filling: Filling, values: Values, reached: _Reached
     """
     program, final = filling.program, filling.final()
     if values.termination not in (*STOPPED, Termination.IMPRECISE):
-        outcome = engine.without_point(program.feasible_set().arrays, values, program, None)
+        outcome = engine.without_point(program.feasible_set().arrays, values, program)
         return Answer(program, outcome, tuple(stages))
     arrays = engine.build(lambda: final.to_linear().arrays)
     points = [point.x for point in (reached.point, values) if point is not None and point.x is not None]

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING
 from optsched.cli.options import Problem, Search
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
-from optsched.cli.solution_view import attempts_words, certificate_words, solver_words, status_words, time_words
+from optsched.cli.solution_view import (
+    attempts_words,
+    certificate_words,
+    explanation_words,
+    solver_words,
+    status_words,
+    time_words,
+)
 from optsched.cli.tables import bullets, count, facts, heading, listed, name, number, share, table
 from optsched.errors import UsageError
+from optsched.solution.explanation import Explanation
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -73,6 +81,8 @@ def program_view(solution: ProgramSolution) -> Iterator[RenderableType]:
         yield ""
         yield heading("These rows cannot all hold:")
         yield bullets([listed(solution.conflicts, most=SHOWN)])
+    if solution.outcome.explanation is not Explanation.IRREDUCIBLE:
+        yield explanation_words(solution.outcome.explanation, bool(solution.conflicts))
 
 
 def _facts(solution: ProgramSolution) -> Iterator[tuple[str, str | Text]]:

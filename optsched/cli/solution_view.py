@@ -25,7 +25,7 @@ from optsched.cli.tables import (
 from optsched.registry import load_formulation, objective_words
 from optsched.solution import Solution, Status
 from optsched.solution.certificate import OPTIMALITY, alike
-from optsched.solution.explanation import assumptions_of, conflict_statement, under
+from optsched.solution.explanation import Explanation, assumptions_of, conflict_statement, under
 from optsched.staging import RELAXING
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from optsched.solution.solution import Packed
 
 COLOUR = {Status.OPTIMAL: "bold green", Status.FEASIBLE: "bold yellow", Status.LIMIT: "bold yellow"}
+MOST_CONFLICTS = 20
+"""Requirements that are listed."""
 STOPPED = {
     "time_limit": "the time limit was reached",
     "work_limit": "the work limit was reached",
@@ -187,11 +189,13 @@ def certificate_words(certificate: Certificate, status: Status, found: bool, wha
     if not certificate.ok:
         return Text(f"FAILED: {'; '.join(certificate.problems)}", style="bold red")
     if status is Status.INFEASIBLE:
-        least = certificate.residuals.get("least_violation")
-        if least is None:
+        if certificate.proof == "rule":
             return Text(f"infeasible whatever the {what}")
-        proof = "recomputed from the duals" if certificate.proof == "dual" else "claimed by the solver"
-        return Text(f"every {what} misses its rows by {least:.2g} in all, relative to their size; {proof}")
+        if certificate.proof == "claimed":
+            return Text("infeasible, as the solver claims: no duals prove it")
+        least = certificate.residuals["least_violation"]
+        words = f"every {what} misses its rows by {least:.2g} in all, relative to their size"
+        return Text(f"{words}; recomputed from the duals")
     if not found:
         return Text("nothing to certify")
     worst = max(certificate.residuals.values(), default=0.0)
@@ -264,9 +268,21 @@ def decided_elsewhere(assumptions: Iterable[Assumption]) -> Iterator[RenderableT
 
 def conflicts(solution: Solution) -> Iterator[RenderableType]:
     """The requirements that cannot all hold, or of which none can, each for itself; and what decides more than that."""
-    if not solution.conflicts:
-        return
-    yield ""
-    yield heading(f"{sentence(conflict_statement(solution.conflicts, solution.certificate.proof))}:")
-    yield bullets(conflict.words for conflict in solution.conflicts)
-    yield from decided_elsewhere(assumptions_of(solution.conflicts))
+    found, explanation = solution.conflicts, solution.explanation
+    if found:
+        yield ""
+        yield heading(f"{sentence(conflict_statement(found, solution.certificate.proof))}:")
+        yield bullets(conflict.words for conflict in found[:MOST_CONFLICTS])
+        if len(found) > MOST_CONFLICTS:
+            yield f"... and {len(found) - MOST_CONFLICTS:,} more (use -o or --json)"
+    if explanation is not Explanation.IRREDUCIBLE:
+        yield explanation_words(explanation, bool(found))
+    yield from decided_elsewhere(assumptions_of(found))
+
+
+def explanation_words(explanation: Explanation, found: bool) -> str:
+    """Why a set of conflicting requirements may be larger than need be, or was not found."""
+    why = "the time was over" if explanation is Explanation.CUT_OFF else "the search stopped at its bound of work"
+    if not found:
+        return f"Which requirements cannot all hold was not found: {why}."
+    return f"Some of these may conflict without the others: {why} before this set was as small as it can be."

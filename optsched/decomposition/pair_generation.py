@@ -91,7 +91,7 @@ def generate_pairs(
         return _of_parts(engine, pricing, build, found)
     if values.x is None or values.termination in NO_OPTIMUM:
         made = ColumnsMade(PAIRS, len(master.made), pricing.count)
-        return Generated(program, engine.without_point(program.to_linear().arrays, values, program, None), made)
+        return Generated(program, engine.without_point(program.to_linear().arrays, values, program), made)
     x = np.zeros(master.first + len(master.made))
     x[: len(values.x)] = values.x
     used = np.flatnonzero(x[master.first :] > 0)

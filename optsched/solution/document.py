@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, Strict
 
 from optsched.solution.certificate import gap_of
-from optsched.solution.explanation import assumptions_of
+from optsched.solution.explanation import Explanation, assumptions_of
 from optsched.solution.solution import DUAL_ROWS, Solution, SolverRecord, Status
 from optsched.solution.values import Termination
 
@@ -51,6 +51,8 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
         "metrics": dict(solution.metrics),
         "timings": dict(solution.timings),
     }
+    if solution.explanation is not Explanation.IRREDUCIBLE:
+        document["explanation"] = str(solution.explanation)
     if solution.figures:
         document["figures"] = {name: dict(figure) for name, figure in solution.figures.items()}
     assumed = assumptions_of(solution.conflicts)
@@ -269,6 +271,7 @@ class SolutionDocument(_Model):
     declined: list[UnplacedRow] | None = None
     metrics: dict[str, Any]
     timings: dict[str, Number]
+    explanation: Annotated[Explanation, Strict(False)] = Explanation.IRREDUCIBLE
     figures: dict[str, dict[str, Number]] | None = None
     columns_made: ColumnsMadeDocument | None = None
     packed: PackedDocument | None = None

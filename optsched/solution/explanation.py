@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from optsched.program import AllocationProgram, Assumption
 
@@ -38,6 +39,17 @@ def conflict_statement(conflicts: Sequence[Conflict], proof: str) -> str:
     if proof == "rule":
         statement = "this cannot be met" if len(conflicts) == 1 else "none of these can be met, each for itself"
     return under(assumptions_of(conflicts), statement)
+
+
+class Explanation(StrEnum):
+    """How small a set of conflicting requirements is known to be."""
+
+    IRREDUCIBLE = "irreducible"
+    """Without any one of them the others can hold."""
+    REDUCED = "reduced"
+    """The search for a smaller set ended at its bound of work."""
+    CUT_OFF = "cut off"
+    """The search ended with the time, or the user stopped it."""
 
 
 def describe_row(program: AllocationProgram, block: str, position: int) -> Conflict:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, Strict
 
 from optsched.solution.document import CertificateDocument, SolverDocument
+from optsched.solution.explanation import Explanation
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination
 
@@ -47,3 +48,4 @@ class ProgramSolutionDocument(_Model):
     duals: dict[str, Number] | None
     conflicts: list[str]
     timings: dict[str, Number]
+    explanation: Annotated[Explanation, Strict(False)] = Explanation.IRREDUCIBLE

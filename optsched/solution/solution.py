@@ -15,7 +15,7 @@ from optsched.candidates import Candidates
 from optsched.instance import Instance
 from optsched.solution.allocation import Allocation
 from optsched.solution.certificate import Certificate, gap_of
-from optsched.solution.explanation import Conflict, assumptions_of, conflict_statement
+from optsched.solution.explanation import Conflict, Explanation, assumptions_of, conflict_statement
 from optsched.solution.placement import Placement
 from optsched.solution.rounds import Rounds
 from optsched.solution.schedule import Schedule
@@ -132,7 +132,7 @@ class Solution:
     termination : Termination
     status : Status
     reproducible : bool
-        False if the clock or the user stopped the run.
+        False if the clock or the user stopped the run, or the search for conflicts.
     certificate : Certificate
     allocation : Allocation or None
         None if nothing was found.
@@ -141,7 +141,9 @@ class Solution:
     duals : mapping of name -> FloatArray, or None
         Row duals by block, as the program's derivatives.
     conflicts : tuple of Conflict
-        Why the instance is infeasible.
+        Why the instance is infeasible: requirements that cannot all be met.
+    explanation : Explanation
+        How small this set is known to be.
     timings : mapping
         Seconds by stage.
     schedule : Schedule or None
@@ -180,6 +182,7 @@ class Solution:
     prices: Mapping[str, float] = field(default_factory=dict)
     duals: Mapping[str, FloatArray] | None = None
     conflicts: tuple[Conflict, ...] = ()
+    explanation: Explanation = Explanation.IRREDUCIBLE
     reproducible: bool = True
     timings: Mapping[str, float] = field(default_factory=dict)
     schedule: Schedule | None = None

@@ -8,10 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+_active: list[threading.Event] = []
+"""Flags of the main thread, outer ones first: a search of many runs has one, and each run its own."""
+
 
 @contextmanager
 def interrupt_flag() -> Iterator[threading.Event]:
     """While inside, SIGINT sets the event that is yielded; a second SIGINT raises KeyboardInterrupt as usual.
+
+    One inside of another sets both, so that a run that ends before it sees the flag does not hide it from those after.
 
     Outside of the main thread signals do not arrive, and the event is never set.
     """
@@ -23,10 +28,13 @@ def interrupt_flag() -> Iterator[threading.Event]:
     def on_signal(number: int, frame: FrameType | None) -> None:
         if flag.is_set():
             raise KeyboardInterrupt
-        flag.set()
+        for each in _active:
+            each.set()
 
     before = signal.signal(signal.SIGINT, on_signal)
+    _active.append(flag)
     try:
         yield flag
     finally:
+        _active.remove(flag)
         signal.signal(signal.SIGINT, before)

@@ -13,7 +13,7 @@ from optsched.engine import Engine
 from optsched.errors import UsageError, checks_keywords
 from optsched.formulation import by_class, by_job
 from optsched.instance import Instance
-from optsched.outcome import STOPPED
+from optsched.outcome import STOPPED, is_reproducible
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
@@ -158,8 +158,8 @@ def _check_header(subject: Subject, findings: Findings) -> None:
     findings.same("sense", document.sense, subject.formulation.sense)
     gap = gap_of(document.objective, document.bound)
     findings.close("gap", document.gap, gap, "what objective and bound give", relative=1e-12)
-    by_clock = document.termination in (Termination.TIME_LIMIT, Termination.INTERRUPTED)
-    findings.same("reproducible", document.reproducible, not by_clock, f"the run ended with {document.termination}")
+    reproducible = is_reproducible(document.termination, document.explanation)
+    findings.same("reproducible", document.reproducible, reproducible, f"the run ended with {document.termination}")
     if not document.certificate.ok:
         told = "; ".join(document.certificate.problems) or "no problem is told"
         findings.add("certificate.ok", f"found false: the solution's own certificate does not hold ({told})")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from optsched.infeasibility import elastic_relaxation, least_violation
+import numpy as np
+
+from optsched.arrays import IntArray
+from optsched.infeasibility import Analyst, Checked, Finding, check_claim, elastic_relaxation, rows_alone
 from optsched.instance.reading import show
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
 from optsched.solution.certificate import FEASIBILITY, is_bounded
-from optsched.solution.explanation import Conflict, assumptions_of, describe_row
+from optsched.solution.document import CertificateDocument, SolutionDocument
+from optsched.solution.explanation import Conflict, Explanation, assumptions_of, describe_row
 from optsched.solution.plan import LinearPlan
 from optsched.solvers import Limits
 from optsched.verify.findings import Bound, Findings
@@ -63,41 +66,63 @@ def _check_infeasible(
 ) -> Bound:
     """Prove again that no allocation meets all rows; the conflicts must be rows, and must conflict."""
     document = subject.document
-    needed, proof, _ = least_violation(arrays, Limits())
-    if needed <= FEASIBILITY:
-        findings.add("status", 'found "infeasible", but an allocation exists that meets every requirement')
+    checked = check_claim(arrays, Analyst(Limits()))
+    if not check_infeasible(
+        document.certificate, checked, findings, "an allocation exists that meets every requirement"
+    ):
         return "not verifiable"
-    findings.same("certificate.proof", document.certificate.proof, proof)
-    stated = document.certificate.residuals
-    findings.alike("certificate.residuals", stated, {"least_violation": needed}, "what we find", absolute=1e-7 * needed)
-    _check_conflicts(document.conflicts, document.assumptions, program, arrays, findings)
-    return "verified" if proof == "dual" else "consistent"
+    _check_conflicts(document, program, arrays.relaxed() if checked.needed is not None else arrays, findings)
+    return "verified" if document.certificate.proof == "dual" else "consistent"
+
+
+def check_infeasible(certificate: CertificateDocument, checked: Checked, findings: Findings, refuted: str) -> bool:
+    """The certificate of an infeasible program; whether it is infeasible, or may be where nothing was shown.
+
+    The word of a solver, ``claimed``, may stand where there is a proof by duals: it says less. Its least violation is
+    then that of the integer program, and no smaller than that of the relaxation.
+    """
+    if checked.finding is Finding.FEASIBLE:
+        findings.add("status", f'found "infeasible", but {refuted}')
+        return False
+    stated, needed = certificate.residuals, checked.needed
+    if certificate.proof != "claimed":
+        findings.same("certificate.proof", certificate.proof, "claimed" if needed is None else "dual")
+    if certificate.proof == "dual" and needed is not None:
+        findings.alike(
+            "certificate.residuals", stated, {"least_violation": needed}, "what we find", absolute=1e-7 * needed
+        )
+        return True
+    for name, value in stated.items():
+        if name != "least_violation" or value < (needed or 0.0) * (1 - 1e-7):
+            findings.add(
+                f"certificate.residuals.{name}", f"found {value!r}, which is not that of an infeasible program"
+            )
+    return True
 
 
 def _check_conflicts(
-    conflicts: list[str],
-    assumptions: list[str] | None,
-    program: AllocationProgram | LinearPlan,
-    arrays: LinearArrays,
-    findings: Findings,
+    document: SolutionDocument, program: AllocationProgram | LinearPlan, arrays: LinearArrays, findings: Findings
 ) -> None:
     """The conflicts of a file must be rows, and must conflict; files of before leave out what they take for granted."""
-    if not conflicts:
+    conflicts, assumptions = document.conflicts, document.assumptions
+    if not conflicts and document.explanation is Explanation.IRREDUCIBLE:
         findings.add("conflicts", "found none, expected the requirements that conflict")
     if arrays.shape[0] > ROWS_READ:
         return
     wanted = set(conflicts)
-    said = {
-        conflict.words: (row, conflict) for row, conflict in _described(program, arrays) if conflict.words in wanted
-    }
-    rows = {words: row for words, (row, _) in said.items()}
+    said: dict[str, list[tuple[int, Conflict]]] = {}  # several rows may say the same
+    for row, conflict in _described(program, arrays):
+        if conflict.words in wanted:
+            said.setdefault(conflict.words, []).append((row, conflict))
+    rows = {words: [row for row, _ in saying] for words, saying in said.items()}
     if assumptions is not None:
-        expected = [item.words for item in assumptions_of([said[words][1] for words in conflicts if words in said])]
+        expected = [item.words for item in assumptions_of([said[words][0][1] for words in conflicts if words in said])]
         findings.same("assumptions", assumptions, expected, "what these rows take for granted")
     for index, words in enumerate(conflicts):
         if words not in rows:
             findings.add(f"conflicts[{index}]", f"found {show(words)}, which no row of the program says")
-    if conflicts and len(rows) == len(wanted) and not arrays.is_integer and can_be_met(arrays, sorted(rows.values())):
+    saying = np.sort(np.concatenate([np.zeros(0, np.int64), *map(np.array, rows.values())])).astype(np.int64)
+    if conflicts and len(rows) == len(wanted) and not arrays.is_integer and can_be_met(arrays, saying):
         findings.add("conflicts", "these requirements can all be met together: some that conflict are missing")
 
 
@@ -111,12 +136,9 @@ def _described(program: AllocationProgram | LinearPlan, arrays: LinearArrays) ->
                 yield row, describe_row(program, block.name, row - block.start)
 
 
-def can_be_met(arrays: LinearArrays, rows: list[int]) -> bool:
+def can_be_met(arrays: LinearArrays, rows: IntArray) -> bool:
     """Whether these rows alone leave a point."""
     from optsched.solvers.highs import Highs
 
-    chosen = replace(
-        arrays, A=arrays.by_rows[rows].tocsc(), row_lower=arrays.row_lower[rows], row_upper=arrays.row_upper[rows]
-    )
-    least = Highs().open(elastic_relaxation(chosen)).run(Limits()).objective
+    least = Highs().open(elastic_relaxation(rows_alone(arrays, rows))).run(Limits()).objective
     return least is not None and least <= FEASIBILITY

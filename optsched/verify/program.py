@@ -14,16 +14,18 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
-from optsched.infeasibility import least_violation
+from optsched.infeasibility import Analyst, check_claim
 from optsched.instance.reading import join, show, validate
+from optsched.outcome import is_reproducible
 from optsched.program import LinearArrays
-from optsched.solution import Status, Termination, certify_point, dual_bound, gap_of
-from optsched.solution.certificate import FEASIBILITY, OPTIMALITY, alike, dual_residual, is_bounded, noise_at
+from optsched.solution import Status, certify_point, dual_bound, gap_of
+from optsched.solution.certificate import OPTIMALITY, alike, dual_residual, is_bounded, noise_at
+from optsched.solution.explanation import Explanation
 from optsched.solution.program_document import ProgramSolutionDocument
 from optsched.solvers import Limits
 from optsched.verify.check import TERMINATIONS
 from optsched.verify.findings import Bound, Findings, Verification
-from optsched.verify.nothing import can_be_met
+from optsched.verify.nothing import can_be_met, check_infeasible
 from optsched.verify.numbers import PROOFS, RESIDUAL, check_solver_without_duals
 
 
@@ -82,9 +84,9 @@ class _Check:
             "what they give",
             relative=1e-12,
         )
-        by_clock = document.termination in (Termination.TIME_LIMIT, Termination.INTERRUPTED)
+        reproducible = is_reproducible(document.termination, document.explanation)
         why = f"the run ended with {document.termination}"
-        findings.same("reproducible", document.reproducible, not by_clock, why)
+        findings.same("reproducible", document.reproducible, reproducible, why)
         if document.termination not in TERMINATIONS[document.status]:
             told = f'found "{document.termination}", which leads to no status "{document.status}"'
             findings.add("termination", told)
@@ -183,21 +185,17 @@ class _Check:
 
     def _check_infeasible(self) -> Bound:
         document, findings, arrays = self.document, self.findings, self.program.arrays
-        needed, proof, _ = least_violation(arrays, Limits())
-        if needed <= FEASIBILITY:
-            findings.add("status", 'found "infeasible", but there is a point that meets every row')
+        checked = check_claim(arrays, Analyst(Limits()))
+        if not check_infeasible(document.certificate, checked, findings, "there is a point that meets every row"):
             return "not verifiable"
-        findings.same("certificate.proof", document.certificate.proof, proof)
-        expected = {"least_violation": needed}
-        stated = document.certificate.residuals
-        findings.alike("certificate.residuals", stated, expected, "what we find", absolute=1e-7 * needed)
+        linear = checked.needed is not None or not arrays.is_integer
         place = {name: number for number, name in enumerate(self.program.rows)}
         for index, name in enumerate(document.conflicts):
             if name not in place:
                 findings.add(f"conflicts[{index}]", f"found {show(name)}, expected the name of a row")
-        rows = sorted({place[name] for name in document.conflicts if name in place})
-        if not document.conflicts:
+        rows = np.array(sorted({place[name] for name in document.conflicts if name in place}), np.int64)
+        if not document.conflicts and document.explanation is Explanation.IRREDUCIBLE:
             findings.add("conflicts", "found none, expected the rows that conflict")
-        elif len(rows) == len(set(document.conflicts)) and not arrays.is_integer and can_be_met(arrays, rows):
+        elif linear and 0 < len(rows) == len(set(document.conflicts)) and can_be_met(arrays.relaxed(), rows):
             findings.add("conflicts", "these rows can all be met together: some that conflict are missing")
-        return "verified" if proof == "dual" else "consistent"
+        return "verified" if document.certificate.proof == "dual" else "consistent"

@@ -268,3 +268,17 @@ def test_a_tampered_plan_is_refused(change: object, told: str) -> None:
     document["schedule"][0] = change(document["schedule"][0])
     report = optsched.verify(solution.instance, document)
     assert not report.ok and re.search(told, str(report)), report
+
+
+def test_whole_gangs_that_cannot_all_run_are_named() -> None:
+    """Half of a gang at a time would do; whole ones leave a GPU idle in every lease."""
+    solution = solve(leases([2, 2, 1], [2, 2, 1], [3, 3, 3], 3))
+    assert (solution.status, solution.certificate.proof, solution.explanation) == (
+        "infeasible",
+        "claimed",
+        "irreducible",
+    )
+    assert [conflict.words for conflict in solution.conflicts] == [
+        "job j0 (and 1 like it) needs 2 leases of 2 GPUs each, 3 before its deadline",
+        *(f"lease {t} has 3 GPUs of pool v100" for t in range(3)),
+    ]

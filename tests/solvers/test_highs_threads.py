@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 SETUP = """
 import json, os, threading
 import highspy, numpy as np
