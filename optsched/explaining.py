@@ -149,7 +149,7 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
         if solution.schedule is not None:
             share = share_of_plan(solution.schedule, row)
         ways = ways_of(C, row, share, None, 1.0, planned=planned)
-        return replace(bare, ways=ways, why_nothing=_why_nothing(solution, bare.gets, ways))
+        return replace(bare, ways=ways, why_nothing=_why_nothing(solution, job, bare.gets, ways))
     costs = None if bare.no_prices else _costs(solution, formulation, program)
     if costs is None and bare.no_prices is None:
         bare = replace(bare, no_prices="The duals of this solution are not those of one program: there are no prices.")
@@ -162,7 +162,7 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
         pays=payments_of(C, share, {} if costs is None else solution.prices),
         binding=binding_rows(program, x, row, share, costs, worth),
         ways=ways,
-        why_nothing=_why_nothing(solution, bare.gets, ways),
+        why_nothing=_why_nothing(solution, job, bare.gets, ways),
     )
 
 
@@ -176,7 +176,7 @@ def _row_of(solution: Solution, job: str) -> int:
         raise UsageError(f"{solution.instance.name} has no job {show(job)}{hint}") from None
 
 
-def _why_nothing(solution: Solution, gets: Sequence[Mapping[str, Any]], ways: Sequence[Way]) -> str | None:
+def _why_nothing(solution: Solution, job: str, gets: Sequence[Mapping[str, Any]], ways: Sequence[Way]) -> str | None:
     """Of infeasible instances, plans and whole jobs; what fractions cost is told by prices."""
     if gets:
         return None
@@ -186,7 +186,8 @@ def _why_nothing(solution: Solution, gets: Sequence[Mapping[str, Any]], ways: Se
         return "no answer was found"
     proven = solution.status is Status.OPTIMAL
     if solution.schedule is not None:
-        return "no plan with it is worth more" if proven else "the best plan found leaves it out"
+        words = "no plan with it is worth more" if proven else "the best plan found leaves it out"
+        return "; ".join([words, *(why for name, why in solution.declined if name == job)])
     if not solution.allocation.integral:
         return None
     if all(way.lacks for way in ways):

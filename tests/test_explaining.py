@@ -274,7 +274,8 @@ def test_a_job_that_a_plan_leaves_out() -> None:
     solution = optsched.solve(instance, "lease")
     left_out = "a" if {row["job"] for row in solution.schedule.to_records()} == {"b"} else "b"
     told = explain_job(solution, left_out)
-    assert told.why_nothing == "no plan with it is worth more" and not told.ways[0].in_use
+    assert told.why_nothing == f"no plan with it is worth more; {dict(solution.declined)[left_out]}"
+    assert not told.ways[0].in_use
     assert told.to_document()["why_nothing"] == told.why_nothing
 
 

@@ -77,8 +77,10 @@ def _view(solution: Solution, document: Mapping[str, Any]) -> Iterator[Renderabl
         yield from _pools(solution)
         yield from _holding(solution, document["holding"])
         yield from _requirements(document["requirements"])
-        yield from idle_jobs(solution.allocation)
+        if solution.schedule is None:  # jobs of a schedule may run later
+            yield from idle_jobs(solution.allocation)
     yield from view.unplaced(solution.unplaced)
+    yield from view.unplaced(solution.declined, "Not admitted")
     yield from view.conflicts(solution)
 
 

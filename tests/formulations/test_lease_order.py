@@ -103,6 +103,12 @@ def test_equal_jobs_do_not_interrupt_each_other() -> None:
     assert [(row["start"], row["end"]) for row in records] == [(0.0, 3 * LEASE), (3 * LEASE, 6 * LEASE)]
 
 
+def test_the_same_instance_gives_the_same_bytes() -> None:
+    jobs, gpus = drawn(3)
+    documents = [solve(instance_of(jobs, gpus), admission=True).to_document() | {"timings": {}} for _ in range(2)]
+    assert documents[0] == documents[1]
+
+
 def test_the_first_lease_keeps_its_worth() -> None:
     """Minimised, nobody starts in it: the start comes after the value, which counts it."""
     for sense, start in (("minimise", LEASE), ("maximise", 0.0)):
