@@ -27,7 +27,8 @@ RESERVED = ("cpu", "memory")
 
 def build_cluster(document: ClusterDocument) -> Cluster:
     """Check names and references, and keep pools as arrays over their nodes."""
-    pools = tuple(_pool(pool, f"cluster.pools[{row}]") for row, pool in enumerate(document.pools))
+    _check_size(document)
+    pools = tuple(map(_pool, document.pools))
     seen: set[str] = set()
     for row, pool in enumerate(pools):
         if pool.name in seen:
@@ -43,23 +44,30 @@ def build_cluster(document: ClusterDocument) -> Cluster:
     return Cluster(pools, tuple(resources), document.topology)
 
 
-def _pool(document: PoolDocument, path: str) -> Pool:
-    nodes = document.nodes
-    if isinstance(nodes, int):
-        if document.gpus_per_node is None:
-            raise InvalidInput(f"{path}.gpus_per_node", "nothing", "the GPUs of each node, as nodes is a count")
-        named: tuple[NodeDocument, ...] = ()
-        count, total = nodes, nodes * document.gpus_per_node
-    else:
-        named, count = nodes, len(nodes)
-        for row, node in enumerate(named):
-            if node.gpus is None and document.gpus_per_node is None:
-                expected = "the GPUs of the node, or gpus_per_node of the pool"
-                raise InvalidInput(f"{path}.nodes[{row}].gpus", "nothing", expected)
-        total = sum((document.gpus_per_node or 0) if node.gpus is None else node.gpus for node in named)
-    if count > MAX_NODES or total > MAX_GPUS:
-        found = f"{count} nodes with {total} GPUs"
-        raise InvalidInput(f"{path}.nodes", found, "at most 10 million nodes and a billion GPUs")
+def _check_size(document: ClusterDocument) -> None:
+    """Refuse more nodes or GPUs than a cluster may have, before there are arrays over them."""
+    nodes = gpus = 0
+    for row, pool in enumerate(document.pools):
+        path, each = f"cluster.pools[{row}]", pool.gpus_per_node
+        if isinstance(pool.nodes, int):
+            if each is None:
+                raise InvalidInput(f"{path}.gpus_per_node", "nothing", "the GPUs of each node, as nodes is a count")
+            nodes, gpus = nodes + pool.nodes, gpus + pool.nodes * each
+        else:
+            for number, node in enumerate(pool.nodes):
+                if node.gpus is None and each is None:
+                    expected = "the GPUs of the node, or gpus_per_node of the pool"
+                    raise InvalidInput(f"{path}.nodes[{number}].gpus", "nothing", expected)
+                gpus += (each or 0) if node.gpus is None else node.gpus
+            nodes += len(pool.nodes)
+        if nodes > MAX_NODES or gpus > MAX_GPUS:
+            found = f"{nodes} nodes with {gpus} GPUs" + (" up to this pool" if row else "")
+            raise InvalidInput(f"{path}.nodes", found, "at most 10 million nodes and a billion GPUs in all")
+
+
+def _pool(document: PoolDocument) -> Pool:
+    named: tuple[NodeDocument, ...] = () if isinstance(document.nodes, int) else document.nodes
+    count = document.nodes if isinstance(document.nodes, int) else len(document.nodes)
     return Pool(
         name=document.name,
         gpu=document.gpu or document.name,

@@ -112,7 +112,9 @@ def _grown(cluster: Cluster, pool: Pool, gpus: int, now: float) -> Pool:
     size = gpus if model is None else int(pool.node_gpus[model])
     full, rest = divmod(gpus, size)
     count = full + (rest > 0)
-    if len(pool.node_gpus) + count > MAX_NODES or int(pool.node_gpus.sum()) + gpus > MAX_GPUS:
+    sizes_of_all = [each.node_gpus for each in cluster.pools]
+    nodes, there = sum(map(len, sizes_of_all)), sum(int(each.sum()) for each in sizes_of_all)
+    if nodes + count > MAX_NODES or there + gpus > MAX_GPUS:
         most = "at most 10 million nodes and a billion GPUs in all"
         raise UsageError(f"add {pool.name}: found {gpus:,}, expected {most}")
     sizes = np.full(count, size, np.int64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -139,7 +141,7 @@ def _exactly(instant: Instant, length: FloatArray, runs: sp.csr_matrix) -> tuple
     """
     length, runs = trimmed(length, runs, instant.fraction)
     if instant.shares is not None:
-        parts = np.split(runs.indices.astype(np.int64), runs.indptr[1:-1])
+        parts = (runs.indices[start:end].astype(np.int64) for start, end in pairwise(runs.indptr.tolist()))
         runs = run_matrix([instant.packed(part) for part in parts], len(instant))
     missing = instant.fraction - np.asarray(runs.T @ length)
     more, added = [], []

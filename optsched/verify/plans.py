@@ -65,7 +65,7 @@ def schedule_of(classes: Classes, rows: Sequence[ScheduleRow], findings: Finding
         resolved = resolver.resolve(AllocationRow(**told, fraction=1.0), path, findings)
         if resolved is not None:
             found.append((resolved[0], resolved[2]))
-    if len(findings) > before:
+    if len(findings) > before or not _one_at_a_time(rows, findings):
         return None
     job, column = np.array(found, np.int64).reshape(-1, 2).T
     start, end = (np.array([getattr(row, name) for row in rows], np.float64) for name in ("start", "end"))
@@ -94,6 +94,21 @@ def _check_later(subject: Subject, plan: Plan, schedule: Schedule, findings: Fin
     if document.declined is not None or document.stages:
         expected = [{"job": job, "reason": why} for job, why in declined_jobs(plan, schedule)]
         findings.alike("declined", [row.model_dump() for row in document.declined or ()], expected)
+
+
+def _one_at_a_time(rows: Sequence[ScheduleRow], findings: Findings) -> bool:
+    """Whether no job begins a stretch before its last one has ended."""
+    last: dict[str, int] = {}
+    holds = True
+    for index in sorted(range(len(rows)), key=lambda index: (rows[index].start, index)):
+        before = last.get(rows[index].job)
+        if before is not None and rows[index].start < rows[before].end * (1 - np.sign(rows[before].end) * RELATIVE):
+            holds = False
+            told = f"expected {rows[before].end!r} or later: job {rows[index].job} runs until then (schedule[{before}])"
+            findings.add(f"schedule[{index}].start", f"found {rows[index].start!r}, {told}")
+        if before is None or rows[index].end > rows[before].end:
+            last[rows[index].job] = index
+    return holds
 
 
 def _check_first(subject: Subject, schedule: Schedule, findings: Findings) -> None:

@@ -304,3 +304,23 @@ def test_integers_without_bounds_are_told(write, caplog: pytest.LogCaptureFixtur
     found = read_program(write(MPS.replace(" UP bnd y 9\n", "")))
     assert found.arrays.upper[1] == 1.0
     assert "1 integer columns without bounds are taken as 0 or 1" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("m.mps", MPS.replace("r1", "r\xe4"), 7),
+        ("m.mps", MPS.replace(" y ", " y\xff "), 15),
+        ("m.lp", "minimize\n obj: x\xe4\nsubject to\n c: x\xe4 >= 1\nend\n", 2),
+    ],
+)
+def test_names_that_are_not_utf8_are_named_with_their_line(write, name: str, text: str, line: int) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InvalidInput) as told:
+        read_program(write(text.encode("latin-1"), name))
+    assert told.value.path.endswith(f"{name}:{line}")
+    assert told.value.expected == "names in UTF-8"
+
+
+def test_comments_and_the_title_may_be_in_any_encoding(write) -> None:  # type: ignore[no-untyped-def]
+    text = MPS.replace("foo bar", "f\xfcr").replace("a comment", "gr\xfc\xdfe")
+    assert read_program(write(text.encode("latin-1"))).names.columns == ("x", "y", "z")

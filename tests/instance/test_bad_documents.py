@@ -12,6 +12,7 @@ import pytest
 
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
+from optsched.instance.build import build_instance
 
 Document = dict[str, Any]
 Edit = Callable[[Document, str, Any], Document]
@@ -87,7 +88,8 @@ POOLS = [
     (
         "cluster.pools.1.nodes",
         10**7 + 1,
-        "found 10000001 nodes with 40000004 GPUs, expected at most 10 million nodes and a billion GPUs",
+        "found 10000003 nodes with 40000012 GPUs up to this pool, "
+        "expected at most 10 million nodes and a billion GPUs in all",
     ),
     ("cluster.pools.1.nodes", ..., "found nothing, expected this key"),
     ("cluster.pools.1.gpus_per_node", -4, "found -4, expected a number of at least 0"),
@@ -131,7 +133,8 @@ POOLS = [
     (
         "cluster.pools.1.nodes",
         [{"name": "n0", "gpus": 2**31}],
-        "found 1 nodes with 2147483648 GPUs, expected at most 10 million nodes and a billion GPUs",
+        "found 3 nodes with 2147483656 GPUs up to this pool, "
+        "expected at most 10 million nodes and a billion GPUs in all",
     ),
     (
         "cluster.pools.1",
@@ -749,3 +752,11 @@ def test_values_that_no_file_holds(two_types: Document, edit: Edit, refusal: Ref
 @pytest.mark.parametrize("path", ["name", "jobs.0.id", "workloads.ResNet-18/64.parameters.x", "cluster.pools.0.gpu"])
 def test_half_of_a_surrogate_pair(two_types: Document, edit: Edit, refusal: Refusal, path: str) -> None:
     assert refusal(edit(two_types, path, "\ud800")).endswith('found "\\ud800", expected text in Unicode')
+
+
+def test_nodes_and_gpus_are_counted_over_all_pools() -> None:
+    pools = [{"name": f"p{row}", "nodes": 10**7, "gpus_per_node": 1} for row in range(40)]
+    with pytest.raises(InvalidInput) as told:
+        build_instance({"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": []})
+    assert told.value.path == "cluster.pools[1].nodes"
+    assert told.value.expected == "at most 10 million nodes and a billion GPUs in all"

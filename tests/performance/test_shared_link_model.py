@@ -314,3 +314,13 @@ def test_errors_are_told() -> None:
         document["compute"]["bert"]["t4"]["one_gpu"] = one_gpu
         with pytest.raises(InvalidInput, match=r"performance\.compute\.bert\.t4\." + message):
             SharedLink.from_document(document)
+
+
+@pytest.mark.parametrize("samples", [[32], [32, 64], [32, 32, 32]])
+def test_steps_on_one_gpu_alone_leave_links_at_their_prior(samples: list[int]) -> None:
+    profiles = planted([("bert", "t4"), ("yolo", "t4")], [(1, 1)])
+    some = profiles.take(np.flatnonzero(np.isin(profiles.ways.samples, [4, 16][: len(set(samples))])))
+    model = SharedLink.fit(some, {})
+    times = model.times(join(profiles, planted([("bert", "t4")], [(4, 1), (8, 2)])).ways)
+    assert (times.seconds > 0).all() and np.isfinite(times.seconds).all()
+    assert (times.source[len(profiles) :] == Source.PRIOR).all()

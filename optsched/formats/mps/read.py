@@ -90,7 +90,10 @@ def read_program(path: str | Path) -> ReadProgram:
         raise InvalidInput(file, "an empty file", "a program")
     scan = Scan.of(data.decode("utf-8", "surrogateescape"), file) if kind == "mps" else None
     model, words = _by_highs(data, kind, file, scan is None or not scan.fixed)
-    arrays, names = _arrays(model, file)
+    try:
+        arrays, names = _arrays(model, file)
+    except UnicodeDecodeError:  # HiGHS hands names over as they stand in the file
+        raise _no_utf8(data, file) from None
     if scan is not None:
         if arrays.A.nnz != scan.nonzeros:
             raise InvalidInput(
@@ -100,6 +103,19 @@ def read_program(path: str | Path) -> ReadProgram:
         _tell_defaults(scan, file)
     stem = path.name[: -len("".join(path.suffixes))] if path.suffixes else path.name
     return ReadProgram(arrays, names, (scan.name if scan is not None else "") or stem)
+
+
+def _no_utf8(data: bytes, file: str) -> InvalidInput:
+    """Where the first text is, outside of comments, that is not UTF-8."""
+    for number, line in enumerate(data.splitlines(), 1):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            if not line.lstrip().startswith((b"*", b"\\")) and not line.upper().startswith(b"NAME"):
+                before = line[: error.start].decode().split(" ")[-1]
+                found = f"a name with the byte 0x{line[error.start]:02x} after {show(before)}"
+                return InvalidInput(f"{file}:{number}", found, "names in UTF-8")
+    return InvalidInput(file, "names that are not UTF-8", "names in UTF-8")
 
 
 def show_path(path: Path) -> str:

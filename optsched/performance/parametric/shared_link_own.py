@@ -42,7 +42,9 @@ def fit_own(z: FloatArray, parameters: Parameters, rows: Rows, blocks: int) -> t
     weight = np.sqrt(np.minimum(rows.measured, OWN_WORTH) / np.minimum(rows.measured, BLOCK_ROWS))
     order = np.argsort(rows.block, kind="stable")
     found, first = np.unique(rows.block[order], return_index=True)
-    for block, members in zip(found.tolist(), np.split(order, first[1:]), strict=True):
+    ends = np.append(first, len(order))[1:]  # none where all steps ran on one GPU
+    for block, start, end in zip(found.tolist(), first.tolist(), ends.tolist(), strict=True):
+        members = order[start:end]
         one, sent, apart = of.one[members], communication[members], 1 - 1 / rows.k[members]
         again, measured, each = rows.passes[members] - 1, rows.log_seconds[members], weight[members]
         own = np.exp(_own(one, sent, SLOWDOWN * apart, g, again, measured, each))

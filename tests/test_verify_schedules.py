@@ -1,0 +1,47 @@
+"""Schedules in solution files whose rows stand for what nobody can do."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+import optsched
+from optsched import Solution
+
+
+@pytest.fixture(scope="module")
+def solution() -> Solution:
+    instance = optsched.Instance.from_arrays(pools={"a": 2}, throughput=[[1.0]] * 4, steps=[10.0, 20.0, 30.0, 40.0])
+    return optsched.solve(instance, "allox")
+
+
+def fields(solution: Solution, document: dict[str, Any]) -> list[str]:
+    return [finding.field for finding in optsched.verify(solution.instance, document).findings]
+
+
+def test_a_schedule_that_was_found_is_right(solution: Solution) -> None:
+    document = solution.to_document()
+    assert len(document["schedule"]) == 4 and fields(solution, document) == []
+
+
+@pytest.mark.parametrize("row", range(4))
+def test_a_row_that_stands_twice_is_refused(solution: Solution, row: int) -> None:
+    document = deepcopy(solution.to_document())
+    document["schedule"].append(document["schedule"][row])
+    assert fields(solution, document) == ["schedule[4].start"]
+
+
+def test_a_job_that_begins_before_it_has_ended_is_refused(solution: Solution) -> None:
+    document = deepcopy(solution.to_document())
+    last = dict(document["schedule"][-1])
+    last["start"], last["end"] = (last["start"] + last["end"]) / 2, last["end"] + 5.0
+    document["schedule"].append(last)
+    assert fields(solution, document) == ["schedule[4].start"]
+
+
+def test_a_row_that_is_gone_is_refused(solution: Solution) -> None:
+    document = deepcopy(solution.to_document())
+    del document["schedule"][-1]
+    assert "schedule" in fields(solution, document)
