@@ -279,6 +279,34 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
     Journal.open(tmp_path).close()
 
 
+@pytest.mark.parametrize("again", [True, False])
+def test_a_writer_whose_lock_was_deleted_writes_no_more(tmp_path: Path, again: bool) -> None:
+    """Whoever finds no lock makes one, so that two would write."""
+    with Journal.create(tmp_path) as first:
+        first.append({"by": "first"})
+        (tmp_path / "journal.lock").unlink()
+        if again:
+            second = Journal.open(tmp_path)
+            second.append({"by": "second"})
+        for call in (lambda: first.append({}), lambda: first.append({}), lambda: first.snapshot({}, {})):
+            with pytest.raises(JournalError, match=r"journal\.lock was deleted or replaced"):
+                call()
+        if again:
+            second.append({"by": "second"})
+            second.close()
+    assert [entry.record["by"] for entry in records(tmp_path)] == ["first", *["second"] * (2 * again)]
+    Journal.open(tmp_path).close()
+
+
+def test_a_writer_notices_what_it_has_not_written(tmp_path: Path) -> None:
+    with Journal.create(tmp_path) as journal:
+        journal.append({})
+        with (tmp_path / SEGMENTS[0]).open("ab") as segment:
+            segment.write(b"{}\n")
+        with pytest.raises(JournalError, match="another process has written events-000000000000"):
+            journal.append({})
+
+
 def test_a_forked_child_neither_writes_nor_keeps_the_lock(tmp_path: Path) -> None:
     program = f"""
 import os, signal

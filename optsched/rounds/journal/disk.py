@@ -74,14 +74,31 @@ def lock(path: Path) -> FileIO:
 
     BlockingIOError if another has it. The number of the process stands in the file, for people.
     """
-    file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.pwrite(file.fileno(), f"{os.getpid():>20}\n".encode(), 0)
-    except BaseException:
+    while True:
+        file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.pwrite(file.fileno(), f"{os.getpid():>20}\n".encode(), 0)
+            if stands_at(file, path):  # it may have been deleted after it was opened
+                return file
+        except BaseException:
+            file.close()
+            raise
         file.close()
-        raise
-    return file
+
+
+def stands_at(file: FileIO, path: Path) -> bool:
+    """Whether a path still leads to an open file: not to another one, nor to none."""
+    try:
+        there = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(there, os.fstat(file.fileno()))
+
+
+def size(file: FileIO) -> int:
+    """Bytes of an open file."""
+    return os.fstat(file.fileno()).st_size
 
 
 def lock_holder(path: Path) -> str:

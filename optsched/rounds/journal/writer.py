@@ -19,6 +19,7 @@ from optsched.rounds.journal import disk
 from optsched.rounds.journal.creation import cannot_write, lock_journal, make_journal
 from optsched.rounds.journal.layout import (
     HEADER,
+    LOCK,
     check_journal,
     check_layout,
     list_folder,
@@ -55,7 +56,8 @@ class Journal:
 
     def __init__(self, path: Path, lock: FileIO, durable: bool, keep: int | None) -> None:
         self.path, self.dropped = path, ""
-        self._lock, self._durable, self._keep = lock, durable, keep
+        self._lock, self._lock_path = lock, path / LOCK
+        self._durable, self._keep = durable, keep
         self._refusal = ""
         self._start, self._end = self._find_end()
         try:
@@ -131,7 +133,7 @@ class Journal:
             If the record is no JSON object, or has one of the keys ``n`` and ``crc``.
         JournalError
             If it could not be written: then it is not in the journal. A later call succeeds where the reason has gone,
-            unless the message says that the journal must be opened again.
+            unless the message says that the journal must be opened again, as where its lock was deleted.
         """
         return self.append_many([record])[0]
 
@@ -231,6 +233,16 @@ class Journal:
         return file
 
     def _check_usable(self) -> None:
+        """Refuse what is not this process' alone any more: a deleted lock lets another process in."""
+        if self._refusal:
+            raise JournalError(self._refusal)
+        try:
+            if not disk.stands_at(self._lock, self._lock_path):
+                self._refuse(f"its lock {LOCK} was deleted or replaced, so that another process may write it")
+            elif disk.size(self._file) != self._end.size:
+                self._refuse(f"another process has written {segment_path(self.path, self._start).name}")
+        except OSError as error:
+            raise cannot_write(self.path, error) from None
         if self._refusal:
             raise JournalError(self._refusal)
 
