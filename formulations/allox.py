@@ -73,6 +73,7 @@ class Allox(Formulation):
     name = "allox"
     aliases = ("sum-completion",)
     reads = frozenset({"steps_left", "arrival"})
+    also_reads = frozenset({"after"})
     sense = "min"
     takes_rows = False
     awaits_nodes = True

@@ -83,6 +83,7 @@ class Lease(Formulation):
 
     name = "lease"
     reads = frozenset({"steps_left", "deadline", "soft_deadline", "weight"})
+    also_reads = frozenset({"value"})
     sense = "max"
     takes_rows = False
     leaves_idle = True

@@ -59,6 +59,7 @@ class MakespanUnrelated(Formulation):
 
     name = "makespan-unrelated"
     reads = frozenset({"steps_left", "arrival"})
+    also_reads = frozenset({"after"})
     sense = "min"
     takes_rows = False
     leaves_idle = True

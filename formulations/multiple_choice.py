@@ -47,6 +47,7 @@ class MultipleChoice(Formulation):
 
     name = "multiple-choice"
     reads = frozenset({"weight"})
+    also_reads = frozenset({"value"})
     sense = "max"
     objective_words = "total value"
 

@@ -51,6 +51,7 @@ class Smd(Formulation):
     """
 
     name = "smd"
+    also_reads = frozenset({"value"})
     sense = "max"
     objective_words = "total value"
     reserve: ClassVar[bool] = True

@@ -32,6 +32,7 @@ from optsched.engine import Engine
 from optsched.errors import OptschedError, UsageError, checks_keywords, did_you_mean
 from optsched.formulation import Extend
 from optsched.instance.durations import Duration, seconds_of
+from optsched.notes import notes_on
 from optsched.performance import PerformanceModel
 from optsched.performance.files import model_bytes
 from optsched.registry import load_formulation, load_solver
@@ -155,7 +156,7 @@ def solve(
     timings["total"] = time.perf_counter() - started
     if engine.start is not None and not engine.start_used:
         log.warning("the start was of no use: %s was solved without a run that takes one", formulation)
-    return replace(solution, timings=timings, packed=side_by_side)
+    return replace(solution, timings=timings, packed=side_by_side, notes=notes_on(chosen, solution.candidates))
 
 
 def _check_options(formulation: str, given: Iterable[str]) -> None:

@@ -60,6 +60,8 @@ class SideConstraint(ABC):
 
     kind: ClassVar[str]
     reads: frozenset[str] = frozenset()
+    also_reads: ClassVar[frozenset[str]] = frozenset()
+    """Fields that it reads in other ways, as by `labels`; those that nothing reads are noted (`optsched.notes`)."""
     of_placement: ClassVar[bool] = False
     """Whether it speaks of the placement alone and never has rows: rules take it, and equal jobs stay one class."""
     hard_deadlines: ClassVar[bool] = False
@@ -106,6 +108,8 @@ class Formulation(ABC):
     reads: ClassVar[frozenset[str]] = frozenset()
     order_only: ClassVar[frozenset[str]] = frozenset()
     """Arrays of `reads` by which jobs are only sorted: the allocation stays the same while only time passes."""
+    also_reads: ClassVar[frozenset[str]] = frozenset()
+    """Fields of the instance that it reads beside job arrays, such as ``value`` of options (`optsched.notes`)."""
     sense: ClassVar[Literal["max", "min", "rule"]] = "max"
     plans_ahead: ClassVar[bool] = False
     """Whether jobs that have not arrived yet are planned too."""
@@ -199,6 +203,11 @@ class Formulation(ABC):
         labels = [constraint.labels(candidates.instance) for constraint in self.constraints]
         reads = self.reads.union(*(constraint.reads for constraint in self.constraints))
         return candidates.classes(reads, [label for label in labels if label is not None])
+
+    @property
+    def all_reads(self) -> frozenset[str]:
+        """Names of all fields that it and its side constraints read, of those that only some do."""
+        return frozenset().union(*(part.reads | part.also_reads for part in (self, *self.constraints)))
 
     def _quantile(self) -> float | None:
         """The quantile of throughputs that hard deadlines reckon with; refused where there are none."""

@@ -38,6 +38,7 @@ class Budget(SideConstraint):
     """
 
     kind = "budget"
+    also_reads = frozenset({"tenant"})
 
     class Options(ConstraintOptions):
         """Options of the budget."""

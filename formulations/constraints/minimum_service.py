@@ -46,6 +46,7 @@ class MinimumService(SideConstraint):
     """
 
     kind = "minimum-service"
+    also_reads = frozenset({"tenant"})
 
     class Options(JobSelection):
         """Options of the minimum service."""

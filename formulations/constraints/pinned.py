@@ -42,6 +42,7 @@ class Ways(JobSelection):
 class _OfWays(SideConstraint):
     """What pinned and forbidden have in common."""
 
+    also_reads = frozenset({"tenant"})
     options: Ways
 
     def check(self, instance: Instance) -> None:

@@ -35,6 +35,7 @@ class TenantGpus(ConstraintOptions):
 class _OfTenant(SideConstraint):
     """What quota and minimum share have in common."""
 
+    also_reads = frozenset({"tenant"})
     options: TenantGpus
 
     def check(self, instance: Instance) -> None:

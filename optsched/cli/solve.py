@@ -146,6 +146,8 @@ def solve(
         return code
     if not shell.quiet:
         _show(shell, solution, program)
+        for note in () if program else solution.notes:
+            shell.complain(f"note: {note}")
         if written:
             shell.tell("")
             shell.tell(f"solution written to {output}")

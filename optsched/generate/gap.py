@@ -22,7 +22,10 @@ class GapOptions(GeneratorOptions):
     ] = "c"
     objective: Annotated[
         Literal["cost", "value"],
-        Field(description="cost: numbers to be minimised, as the literature does; value: the same, to be maximised."),
+        Field(
+            description="cost: numbers to be minimised, as the literature does (no formulation reads them yet); "
+            "value: the same, to be maximised."
+        ),
     ] = "cost"
 
 

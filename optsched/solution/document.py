@@ -53,6 +53,8 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
     }
     if solution.explanation is not Explanation.IRREDUCIBLE:
         document["explanation"] = str(solution.explanation)
+    if solution.notes:
+        document["notes"] = list(solution.notes)
     if solution.figures:
         document["figures"] = {name: dict(figure) for name, figure in solution.figures.items()}
     assumed = assumptions_of(solution.conflicts)
@@ -272,6 +274,7 @@ class SolutionDocument(_Model):
     metrics: dict[str, Any]
     timings: dict[str, Number]
     explanation: Annotated[Explanation, Strict(False)] = Explanation.IRREDUCIBLE
+    notes: list[str] = Field(default_factory=list)
     figures: dict[str, dict[str, Number]] | None = None
     columns_made: ColumnsMadeDocument | None = None
     packed: PackedDocument | None = None

@@ -164,6 +164,8 @@ class Solution:
     packed : Packed or None
         Of whole jobs and schedules with shares of GPUs: how many of the rows that run side by side find whole GPUs,
         where these are not shown to be all.
+    notes : tuple of str
+        What the answer leaves out: fields that were stated and have no effect on it, jobs that arrive later.
     """
 
     candidates: Candidates
@@ -193,6 +195,7 @@ class Solution:
     declined: tuple[tuple[str, str], ...] = ()
     columns_made: ColumnsMade | None = None
     packed: Packed | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def instance(self) -> Instance:

@@ -19,7 +19,7 @@ from optsched.solution.document import SolutionDocument
 KEYS = [
     "format", "instance", "formulation", "options", "constraints", "solver", "classes", "sense", "objective", "bound",
     "bound_source", "gap", "termination", "status", "reproducible", "certificate", "allocation", "throughput", "prices",
-    "duals", "conflicts", "unplaced", "metrics", "timings",
+    "duals", "conflicts", "unplaced", "metrics", "timings", "notes",
 ]  # fmt: skip
 
 
