@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optsched.candidates import Absence
-from optsched.cli.tables import count, listed, name, percent, rounded, table
+from optsched.candidates import Absence, Classes
+from optsched.cli.tables import count, listed, name, number, percent, rounded, table
 from optsched.solution import Allocation
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 SHOWN = 20
+"""Jobs or pairs shown."""
 PARTS = 12
 """Configurations of one job in a table, at most."""
-"""Jobs or pairs shown."""
 INVISIBLE = 5e-5
 """Shares of the time below this are left out of the matrix: 18 ms of a round of 6 minutes."""
 MATRIX_POOLS = 5
@@ -48,6 +48,9 @@ class Part:
     fraction: float
     rates: tuple[float, ...]
     details: str
+    uses: str = ""
+    value: float = 0.0
+    cost: float = 0.0
 
 
 def allocation_table(allocation: Allocation) -> Iterator[RenderableType]:
@@ -84,22 +87,29 @@ def _long(lines: list[Line]) -> RenderableType:
     """A line per configuration, with the columns that say something."""
     parts = [part for line in lines for part in line.parts]
     pooled, optional = any(part.pool for part in parts), any(part.details for part in parts)
+    using, moving = any(part.uses for part in parts), any(rate for part in parts for rate in part.rates)
+    valued, priced = any(part.value for part in parts), any(part.cost for part in parts)
     rows = []
     for line in lines:
         sizes = [-part.fraction for part in line.parts]
         largest = np.argsort(sizes, kind="stable")[:PARTS].tolist()
-        for place, part in enumerate(line.parts[number] for number in sorted(largest)):
+        for place, part in enumerate(line.parts[turn] for turn in sorted(largest)):
             row = [line.names if place == 0 else ""]
             row += [name(part.pool) or "none"] if pooled else []
             row += [part.details] if optional else []
+            row += [part.uses] if using else []
             row += [f"{part.gpus:,}", f"{part.nodes:,}"] if pooled else []
-            rows.append([*row, percent(part.fraction), _rates(part.rates)])
+            row += [number(part.value)] if valued else []
+            row += [number(part.cost)] if priced else []
+            rows.append([*row, percent(part.fraction), *([_rates(part.rates)] if moving else [])])
         if len(line.parts) > PARTS:
-            rest = sum(part.fraction for part in line.parts) - sum(line.parts[number].fraction for number in largest)
+            rest = sum(part.fraction for part in line.parts) - sum(line.parts[turn].fraction for turn in largest)
             told = ["", f"... {len(line.parts) - PARTS:,} more"]
-            rows.append([*told, *[""] * (len(rows[-1]) - 4), percent(rest), ""])
-    text = ["job", *(["pool"] if pooled else []), *(["option"] if optional else [])]
-    return table(*text, *(["GPUs", "nodes"] if pooled else []), "time", "steps/s", rows=rows, left=len(text))
+            blank = [""] * (len(rows[-1]) - len(told) - (2 if moving else 1))
+            rows.append([*told, *blank, percent(rest), *([""] if moving else [])])
+    text = ["job", *(["pool"] if pooled else []), *(["option"] if optional else []), *(["uses"] if using else [])]
+    numbers = [*(["GPUs", "nodes"] if pooled else []), *(["value"] if valued else []), *(["cost"] if priced else [])]
+    return table(*text, *numbers, "time", *(["steps/s"] if moving else []), rows=rows, left=len(text))
 
 
 def _rates(rates: list[float] | tuple[float, ...]) -> str:
@@ -115,6 +125,7 @@ def _lines(allocation: Allocation) -> tuple[list[Line], int]:
     order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.diff(key[order], prepend=-1))
     end = starts[SHOWN] if len(starts) > SHOWN else len(order)
+    options, table = C.candidates.columns.option[C.kind_column], C.instance.options
     lines: dict[int, Line] = {}
     for row in order[:end].tolist():
         job, partner, column = int(rows.job[row]), int(rows.partner[row]), int(rows.column[row])
@@ -122,24 +133,37 @@ def _lines(allocation: Allocation) -> tuple[list[Line], int]:
         fraction, rates = float(rows.fraction[row]), [float(rows.rate[row])]
         rates += [float(rows.partner_rate[row])] if partner >= 0 else []
         c = int(C.configuration[column])
-        pool = int(C.configurations.pool[c])
+        pool, option = int(C.configurations.pool[c]), int(options[column])
+        bare = pool < 0 and option >= 0
         part = Part(
             "" if pool < 0 else pools[pool].name,
             int(C.configurations.gpus[c]),
             int(C.configurations.nodes[c]),
             fraction,
             tuple(rate * fraction for rate in rates),
-            _details(allocation, c),
+            mode_words(C, column, job, "" if pool < 0 else None),
+            listed([f"{key} {number(held)}" for key, held in table.uses[option].items()]) if bare else "",
+            float(table.value[option]) if bare else 0.0,
+            float(table.cost[option]) if bare else 0.0,
         )
         lines.setdefault(int(key[row]), Line(told)).parts.append(part)
     return list(lines.values()), len(starts)
 
 
-def _details(allocation: Allocation, configuration: int) -> str:
-    table = allocation.classes.configurations
-    attributes = table.attribute_sets[table.attributes[configuration]]
+def mode_words(C: Classes, column: int, job: int, numbered: str | None) -> str:
+    """What a column is beside its pool, GPUs and nodes: share, attributes, workers and servers.
+
+    First comes the number of the option in the job's own list, from 0 as in solution files, where that list has
+    several; ``numbered`` is what stands before the number, and None leaves it out.
+    """
+    configuration, table = int(C.configuration[column]), C.configurations
+    option, told = int(C.candidates.columns.option[C.kind_column[column]]), []
+    if numbered is not None and option >= 0:
+        first, end = C.instance.options.indptr[C.instance.jobs_table.options[job] :][:2].tolist()
+        told = [f"{numbered}{option - first}"] if end - first > 1 else []
     share = float(table.share[configuration])
-    told = [f"share {share:g}"] if share != 1 else []
+    told += [f"share {share:g}"] if share != 1 else []
+    attributes = table.attribute_sets[table.attributes[configuration]]
     return ", ".join([*told, *(f"{key}={value}" for key, value in attributes.items())])
 
 

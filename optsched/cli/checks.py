@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from optsched.cli.shell import one_line
 
@@ -37,11 +37,27 @@ assert solver.solve(model) == cp_model.OPTIMAL and solver.value(y) == 4, "CP-SAT
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """One thing that was looked at.
+
+    Attributes
+    ----------
+    name : str
+    ok : bool
+    words : str
+        What was found.
+    needed : bool
+        False of what optsched can do without, such as a commercial solver: where it is missing, nothing has failed.
+    """
 
     name: str
     ok: bool
     words: str
+    needed: bool = True
+
+    @property
+    def verdict(self) -> Literal["ok", "missing", "FAILED"]:
+        """In a word."""
+        return "ok" if self.ok else "FAILED" if self.needed else "missing"
 
 
 def requirements() -> dict[str, str]:
@@ -152,13 +168,14 @@ def check_solvers() -> Iterator[Check]:
     from optsched.registry import load_solver, names
 
     for name in names("solver"):
+        needed = True
         try:
             ok, words = _solve_tiny(name)
         except SolverUnavailable as error:
-            ok, words = load_solver(name).optional, one_line(str(error))
+            ok, words, needed = False, one_line(str(error)), not load_solver(name).optional
         except Exception as error:  # the check is there to tell
             ok, words = False, f"{type(error).__name__}: {one_line(str(error))}"
-        yield Check(f"solver {name}", ok, words)
+        yield Check(f"solver {name}", ok, words, needed)
 
 
 def _solve_tiny(name: str) -> tuple[bool, str]:

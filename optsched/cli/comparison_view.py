@@ -12,12 +12,14 @@ from optsched.comparison import Comparison, ComparisonRow
 from optsched.registry import objective_words
 from optsched.solution import Status
 from optsched.solution.explanation import assumptions_of, conflict_statement
-from optsched.solution.measures import Measures
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
+MEASURED = (
+    "min share", "mean share", "fairness", "GPUs", "USD/h", "makespan", "deadlines", "idle", "solved in",
+)  # fmt: skip
 NOTES = (
     "share: of the throughput that a job would have with the cluster to itself (of a plan: of its speed until it ends)",
     "fairness: Jain's index of the shares, 1 if all are equal",
@@ -32,24 +34,13 @@ def comparison_view(comparison: Comparison) -> Iterator[RenderableType]:
     yield heading(f"{name(comparison.instance.name)}: {jobs}, {formulations}")
     yield cluster_words(comparison.instance)
     labels = {id(row): _label(row) for row in comparison.rows}
+    measured = any(row.measures is not None for row in comparison.rows)
     yield table(
-        "formulation", "status", "objective", "gap", "proof",
-        rows=[[labels[id(row)], *_answer(row)] for row in comparison.rows], left=2,
+        "formulation", "status", "objective", "gap", "proof", *(MEASURED if measured else ()),
+        rows=[[labels[id(row)], *_answer(row), *(_measured(row) if measured else ())] for row in comparison.rows],
+        left=2,
     )  # fmt: skip
-    measured = [
-        (labels[id(row)], row.measures, row.solution.timings.get("total", 0.0))
-        for row in comparison.rows
-        if row.measures is not None and row.solution is not None
-    ]
     if measured:
-        yield table(
-            "formulation", "min share", "mean share", "fairness", "GPUs", "USD/h",
-            rows=[[label, *_shares(measures)] for label, measures, _ in measured],
-        )  # fmt: skip
-        yield table(
-            "formulation", "makespan", "deadlines", "idle", "solved in",
-            rows=[[label, *_ends(measures), seconds(time)] for label, measures, time in measured],
-        )  # fmt: skip
         yield bullets(NOTES)
     yield from _failures([(labels[id(row)], row) for row in comparison.rows])
 
@@ -78,7 +69,11 @@ def _answer(row: ComparisonRow) -> list[str | Text]:
     ]
 
 
-def _shares(measures: Measures) -> list[str]:
+def _measured(row: ComparisonRow) -> list[str]:
+    """What was measured of an answer, by the heads `MEASURED`."""
+    measures = row.measures
+    if measures is None or row.solution is None:
+        return [""] * len(MEASURED)
     smallest, mean = measures.smallest_share, measures.mean_share
     return [
         "" if smallest is None else percent(smallest),
@@ -86,14 +81,10 @@ def _shares(measures: Measures) -> list[str]:
         "" if measures.fairness is None else f"{measures.fairness:.3f}",
         "" if measures.utilisation is None else percent(min(measures.utilisation, 1.0)),
         "" if measures.cost_per_hour is None else f"{measures.cost_per_hour:,.2f}",
-    ]
-
-
-def _ends(measures: Measures) -> list[str]:
-    return [
         "never" if measures.makespan is None else seconds(measures.makespan),
         f"{measures.deadlines_met:,} of {measures.deadlines:,}" if measures.deadlines else "",
         f"{measures.idle:,}" if measures.idle else "",
+        seconds(row.solution.timings.get("total", 0.0)),
     ]
 
 

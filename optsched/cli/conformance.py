@@ -37,8 +37,11 @@ def check(shell: Shell, name: str, as_json: bool) -> int:
         told = f"; {hidden} more need what it does not claim" if hidden else ""
         skipped = counts["skipped"] - hidden
         shell.tell(f"{counts['passed']} passed, {counts['failed']} failed, {skipped} skipped{told}")
-    for result in results:
-        if result.verdict == "failed":
+    failed = [result for result in results if result.verdict == "failed"]
+    if failed and (as_json or not shell.quiet):  # which ones and why is said above
+        shell.complain(f"error: {name} fails {len(failed):,} of {len(results):,} cases")
+    elif failed:
+        for result in failed:
             shell.complain(f"error: {name} fails {result.case!r}: {result.reason}")
     return FAILED if counts["failed"] else 0
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 FAILED = 7
+STYLE = {"ok": "green", "missing": "yellow", "FAILED": "bold red"}
 EXAMPLES = """
     optsched doctor
     optsched doctor --json
@@ -23,19 +24,22 @@ EXAMPLES = """
 def doctor(shell: Shell, as_json: Json = False) -> int:
     """Tell the versions of everything that counts, and check that the parts work together here.
 
-    Exit codes: 0 all is well, 7 something is missing or broken.
+    Exit codes: 0 all is well, 7 something that is needed is missing, or something is broken.
     """
     with progress(shell, "checking"):
         versions, checks = versions_here(), list(all_checks())
+    failed = [check for check in checks if check.verdict == "FAILED"]
     if as_json:
-        found = [{"name": check.name, "ok": check.ok, "words": check.words} for check in checks]
-        shell.document({"ok": all(check.ok for check in checks), "versions": versions, "checks": found})
+        found = [{"name": check.name, "ok": check.ok, "needed": check.needed, "words": check.words} for check in checks]
+        shell.document({"ok": not failed, "versions": versions, "checks": found})
+    elif shell.quiet:
+        for check in failed:
+            shell.complain(f"error: {check.name}: {check.words}")
     else:
         shell.print(*_view(versions, checks))
-    for check in checks:
-        if not check.ok and not as_json:
-            shell.complain(f"error: {check.name}: {check.words}")
-    return 0 if all(check.ok for check in checks) else FAILED
+        if failed:  # why is said above
+            shell.complain(f"error: failed: {', '.join(check.name for check in failed)}")
+    return FAILED if failed else 0
 
 
 def _view(versions: dict[str, str | None], checks: list[Check]) -> Iterator[RenderableType]:
@@ -49,6 +53,6 @@ def _view(versions: dict[str, str | None], checks: list[Check]) -> Iterator[Rend
     yield heading("Checks")
     lines = []
     for check in checks:
-        mark = Text("ok    " if check.ok else "FAILED", style="green" if check.ok else "bold red")
+        mark = Text(f"{check.verdict:7}", style=STYLE[check.verdict])
         lines.append((check.name, Text.assemble(mark, "  ", (check.words, ""))))
     yield facts(lines)

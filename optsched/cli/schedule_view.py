@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from optsched.cli.allocation_view import mode_words
 from optsched.cli.tables import count, heading, name, seconds, table
 from optsched.solution import Schedule
 
@@ -22,15 +23,21 @@ def schedule_table(schedule: Schedule) -> Iterator[RenderableType]:
     names, pools, now = instance.jobs_table.names, instance.cluster.pools, instance.now
     deadline = instance.jobs_table.deadline
     some = bool(np.isfinite(deadline[schedule.job]).any())
-    rows = []
-    for row in range(min(len(schedule), SHOWN)):
+    C, rows = schedule.classes, []
+    shown = range(min(len(schedule), SHOWN))
+    modes = [mode_words(C, int(schedule.column[row]), int(schedule.job[row]), "option ") for row in shown]
+    nodes = C.configurations.nodes[C.configuration]
+    spans = bool((nodes > 1).any())
+    for row in shown:
         job, pool = int(schedule.job[row]), int(schedule.pool[row])
         due = [_moment(deadline[job] - now) if np.isfinite(deadline[job]) else ""] if some else []
         rows.append(
             [
                 name(names[job]),
                 "" if pool < 0 else name(pools[pool].name),
+                *([modes[row]] if any(modes) else []),
                 f"{int(schedule.gpus[row]):,}",
+                *([f"{int(nodes[schedule.column[row]]):,}"] if spans else []),
                 _moment(float(schedule.start[row]) - now),
                 _moment(float(schedule.end[row]) - now),
                 *due,
@@ -41,7 +48,9 @@ def schedule_table(schedule: Schedule) -> Iterator[RenderableType]:
         yield "No job is planned."
         return
     yield heading("Schedule, from now")
-    yield table("job", "pool", "GPUs", "start", "end", *(["deadline"] if some else []), rows=rows)
+    text = ["job", "pool", *(["mode"] if any(modes) else [])]
+    numbers = ["GPUs", *(["nodes"] if spans else []), "start", "end", *(["deadline"] if some else [])]
+    yield table(*text, *numbers, rows=rows, left=len(text))
     if len(schedule) > SHOWN:
         yield f"... and {count(len(schedule) - SHOWN, 'more stretch', 'more stretches')} (use -o or --json)"
 

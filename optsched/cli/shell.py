@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 WIDTH = 100
-"""Widest output in columns."""
+"""Columns of prose at most; tables take the whole terminal."""
+WITHOUT_TERMINAL = 200
+"""Columns of tables in a file or a pipe."""
 INTERNAL = 1
 INTERRUPTED = 130
 LONGEST = 500
@@ -50,15 +52,18 @@ class Shell:
     debug: bool = False
 
     def print(self, *renderables: RenderableType) -> None:
-        """Print for people, unless quiet: at most `WIDTH` columns wide, in colour on a terminal alone."""
+        """Print for people, unless quiet: tables as wide as the terminal, prose at most `WIDTH` columns; in colour on a
+        terminal alone."""
         if self.quiet:
             return
         from rich.console import Console
 
+        from optsched.cli.grid import Grid
+
         paper, colour = _Paper(), colourful(sys.stdout)
         console = Console(
             file=paper,
-            width=terminal_width(),
+            width=terminal_width(most=None),
             force_terminal=colour,
             color_system="auto" if colour else None,
             markup=False,
@@ -66,7 +71,7 @@ class Shell:
             emoji=False,
         )
         for renderable in renderables:
-            console.print(renderable)
+            console.print(renderable, width=None if isinstance(renderable, Grid) else terminal_width())
         lines = paper.getvalue().lstrip("\n").splitlines()
         self.write("".join(f"{line.rstrip()}\n" for line in lines))
 
@@ -118,9 +123,10 @@ def colourful(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def terminal_width() -> int:
-    """Columns to write in: those of the terminal, at most `WIDTH`, and `WIDTH` without one."""
-    return max(40, min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))
+def terminal_width(most: int | None = WIDTH) -> int:
+    """Columns to write in: those of the terminal, `WITHOUT_TERMINAL` where there is none, and at most so many."""
+    columns = max(40, shutil.get_terminal_size((WITHOUT_TERMINAL, 24)).columns)
+    return columns if most is None else min(columns, most)
 
 
 def one_line(text: str) -> str:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from optsched.cli.grid import Grid
 from optsched.cli.shell import printable
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
@@ -81,19 +81,12 @@ def listed(names: Sequence[str], most: int = LISTED) -> str:
     return told if len(names) <= most else f"{told} and {len(names) - most:,} more"
 
 
-def table(*columns: str, rows: Iterable[Sequence[str | Text]], title: str = "", left: int = 1) -> RenderableType:
-    """A table under its title: the first ``left`` columns are text, the others numbers, aligned to the right."""
-    from rich import box
-    from rich.console import Group
-    from rich.table import Table
+def table(*columns: str, rows: Iterable[Sequence[str | Text]], title: str = "", left: int = 1) -> Grid:
+    """A table (`Grid`) under its title: the first ``left`` columns are text, the others numbers."""
     from rich.text import Text
 
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1))
-    for place, column in enumerate(columns):
-        made.add_column(column, justify="left" if place < left else "right", overflow="fold")
-    for row in rows:
-        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
-    return Group("", *([heading(title)] if title else []), made)
+    made = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    return Grid(columns, made, left, heading(title) if title else None)
 
 
 def heading(text: str) -> Text:

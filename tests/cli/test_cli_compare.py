@@ -17,7 +17,7 @@ THREE = ("-f", "makespan", "-f", "max-min-fairness", "-f", "isolated")
 
 
 def _fits(text: str, columns: int) -> None:
-    assert max(map(len, text.splitlines()), default=0) <= min(columns, 100)
+    assert max(map(len, text.splitlines()), default=0) <= columns
     assert not any(line != line.rstrip() for line in text.splitlines())
 
 
@@ -43,29 +43,19 @@ def test_the_whole_of_a_small_comparison(run: Any, small: dict[str, Any], write:
     small["jobs"][0]["deadline"] = 3600
     out = run("compare", write(small), "-f", "max-throughput", "-f", "isolated", "-f", "lease").out
     shown = out.splitlines()
-    assert shown[:16] == [
+    assert shown[:5] == [
         "small: 4 jobs, 3 formulations",
         "6 usable GPUs in 2 pools: fast 2, slow 4",
         "",
-        "formulation      status          objective   gap     proof",
-        "──────────────────────────────────────────────────────────",
-        "max-throughput   optimal         4 steps/s   0 %      dual",
-        "isolated         optimal   2.66667 steps/s            rule",
-        "lease            optimal                 1   0 %   claimed",
-        "",
-        "formulation      min share   mean share   fairness     GPUs   USD/h",
-        "───────────────────────────────────────────────────────────────────",
-        "max-throughput      50.0 %       75.0 %      0.900   50.0 %    4.50",
-        "isolated            44.4 %       55.6 %      0.962   50.0 %    3.00",
-        "lease                  0 %       50.0 %      0.500   16.7 %    2.00",
-        "",
-        "formulation      makespan   deadlines   idle   solved in",
+        "formulation      status          objective   gap     proof   min share   mean share   fairness     GPUs"
+        "   USD/h   makespan   deadlines   idle   solved in",
+        "─" * len(shown[3]),
     ]
-    ends = [line.split()[:-2] for line in shown[17:20]]  # the last two are the time that it took
-    assert ends == [
-        ["max-throughput", "60", "min", "1", "of", "1"],
-        ["isolated", "90", "min", "1", "of", "1"],
-        ["lease", "never", "1", "of", "1", "1"],
+    rows = [" ".join(line.split()[:-2]) for line in shown[5:8]]  # the last two are the time that it took
+    assert rows == [
+        "max-throughput optimal 4 steps/s 0 % dual 50.0 % 75.0 % 0.900 50.0 % 4.50 60 min 1 of 1",
+        "isolated optimal 2.66667 steps/s rule 44.4 % 55.6 % 0.962 50.0 % 3.00 90 min 1 of 1",
+        "lease optimal 1 0 % claimed 0 % 50.0 % 0.500 16.7 % 2.00 never 1 of 1 1",
     ]
     assert "Jobs that are in no program: max-throughput 2, isolated 2, lease 3." in out
 

@@ -31,7 +31,9 @@ def test_table_and_exit_code(run: Any) -> None:
     assert result.code == 6
     assert "maximum" in result.out and "failed: two and two are five" in result.out
     assert result.out.endswith("1 passed, 1 failed, 0 skipped; 1 more need what it does not claim\n")
-    assert result.err == "optsched: error: glop fails 'sums': two and two are five\n"
+    assert result.err == "optsched: error: glop fails 1 of 3 cases\n"
+    quiet = run("solvers", "--check", "glop", "--quiet")
+    assert (quiet.out, quiet.err) == ("", "optsched: error: glop fails 'sums': two and two are five\n")
 
 
 @pytest.mark.usefixtures("short")

@@ -13,6 +13,7 @@ import pytest
 from optsched import __version__
 from optsched.cli import checks
 from optsched.cli.command import ORDER
+from optsched.registry import load_solver
 
 GROUPS = {
     "import": ["import", "gavel"],
@@ -127,13 +128,24 @@ def test_doctor(run: Any) -> None:
 def test_doctor_tells_what_is_wrong(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from optsched.cli import doctor
 
-    found = [checks.Check("requirements", True, "12 packages"), checks.Check("solver x", False, "not installed")]
+    found = [
+        checks.Check("requirements", True, "12 packages"), checks.Check("solver x", False, "not installed"),
+        checks.Check("solver y", False, "not bought", needed=False),
+    ]  # fmt: skip
     monkeypatch.setattr(doctor, "all_checks", lambda: iter(found))
     result = run("doctor")
     assert result.code == 7
-    assert "requirements  ok      12 packages\nsolver x      FAILED  not installed\n" in result.out
-    assert result.err == "optsched: error: solver x: not installed\n"
+    assert [line.split() for line in result.out.splitlines()[-3:]] == [
+        ["requirements", "ok", "12", "packages"], ["solver", "x", "FAILED", "not", "installed"],
+        ["solver", "y", "missing", "not", "bought"],
+    ]  # fmt: skip
+    assert result.err == "optsched: error: failed: solver x\n"
+    assert run("doctor", "--quiet").err == "optsched: error: solver x: not installed\n"
     assert run("doctor", "--json").json["ok"] is False
+    monkeypatch.setattr(doctor, "all_checks", lambda: iter(found[::2]))
+    result = run("doctor", "--json")
+    assert (result.code, result.err, result.json["ok"]) == (0, "", True)
+    assert [(check["ok"], check["needed"]) for check in result.json["checks"]] == [(True, True), (False, False)]
 
 
 def test_doctor_sees_a_solver_that_is_missing_or_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +157,10 @@ def test_doctor_sees_a_solver_that_is_missing_or_wrong(monkeypatch: pytest.Monke
     honest = HighsSession.run
     monkeypatch.setattr(HighsSession, "run", lambda self, limits: replace(v := honest(self, limits), x=v.x * 0.5))
     told = {check.name: check for check in checks.check_solvers()}
-    assert not told["solver clarabel"].ok
+    assert told["solver clarabel"].verdict == "FAILED"
+    assert not any(check.ok for check in told.values() if "is not installed" in check.words)
+    needed = {check.name for check in told.values() if check.needed}
+    assert needed >= {name for name in told if not load_solver(name.split()[1]).optional}
     assert "cannot be loaded" in told["solver clarabel"].words
     assert not told["solver highs"].ok
     assert "a tiny program ends" in told["solver highs"].words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 import optsched
+from optsched.generate.catalogue import generate
 from optsched.registry import load_formulation, load_solver, names, solver_names
 from optsched.shipped import shipped_names
 
@@ -67,7 +69,7 @@ def test_every_catalogue_fits(run: Any, given: list[str], columns: int) -> None:
 
 
 def _fits(text: str, columns: int) -> None:
-    assert max(map(len, text.splitlines()), default=0) <= min(columns, 100)
+    assert max(map(len, text.splitlines()), default=0) <= columns
     assert not any(line != line.rstrip() for line in text.splitlines())
 
 
@@ -141,6 +143,41 @@ def test_elastic_jobs_get_a_line_per_configuration(run: Any, write: Write) -> No
     assert sum(line.split()[:1] == [row["job"]] for row in allocated for line in table) >= 3
 
 
+def _table(out: str) -> list[list[str]]:
+    """Cells of the table of jobs, its head first."""
+    lines = out[out.index("\njob ") + 1 :].split("\n\n")[0].splitlines()
+    return [re.split(r" {2,}", line.strip()) for line in (lines[0], *lines[2:])]
+
+
+def _chosen(document: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+    """The option of a row of a solution."""
+    (job,) = (job for job in document["jobs"] if job["id"] == record["job"])
+    option: dict[str, Any] = job["options"][record["option"]]
+    return option
+
+
+def test_a_knapsack_shows_the_option_chosen(run: Any, write: Write) -> None:
+    document = generate("gap", jobs=9, agents=3, objective="value").instance.to_document()
+    given = ("solve", write(document), "-f", "multiple-choice")
+    head, *rows = _table(run(*given).out)
+    assert head == ["job", "option", "uses", "value", "time"]
+    records = run(*given, "--json").json["allocation"]
+    assert len(records) > 5
+    for row, record in zip(rows, records, strict=False):  # a line about jobs without an option follows
+        option = _chosen(document, record)
+        ((agent, amount),) = option["uses"].items()
+        assert row == [record["job"], str(record["option"]), f"{agent} {amount:g}", f"{option['value']:g}", "100 %"]
+
+
+def test_a_schedule_shows_the_mode(run: Any) -> None:
+    head, *rows = _table(run("solve", "@unrelated", "-f", "makespan-unrelated").out.partition("Schedule")[2])
+    assert head == ["job", "pool", "mode", "GPUs", "start", "end"]
+    records = run("solve", "@unrelated", "-f", "makespan-unrelated", "--json").json["schedule"]
+    assert [row[:3] for row in rows] == [
+        [record["job"], record["pool"], f"option {record['option']}"] for record in records
+    ]
+
+
 def test_options_without_a_pool_are_told_by_their_attributes(run: Any, write: Write) -> None:
     document = {
         "format": "optsched-instance/1", "name": "options",
@@ -150,8 +187,8 @@ def test_options_without_a_pool_are_told_by_their_attributes(run: Any, write: Wr
             {"throughput": 1, "uses": {"budget": 2}, "attributes": {"servers": 2, "plan": "b"}}]}],
     }  # fmt: skip
     out = run("solve", write(document), "-f", "max-throughput").out
-    assert "job   option               time   steps/s" in out
-    assert "a     servers=2, plan=b   100 %         1" in out
+    assert "job   option              uses        time   steps/s" in out
+    assert "a     servers=2, plan=b   budget 2   100 %         1" in out
     assert "resource   capacity   used   utilisation" in out
     assert "budget            3      2        66.7 %" in out
 
