@@ -1,15 +1,23 @@
-"""Simulations: how long they take, in one process and one thread.
+"""Simulations: how long they take, in one thread.
 
-``gavel`` is 60 jobs on 12 GPUs by the rules of Gavel's simulator, as its own needs 3 s to 44 s for
-(docs/simulation.md); ``rounds`` the same by our own. ``large`` is 10,000 jobs of Gavel's mixture of durations and gangs
-on 1,024 GPUs of three pools under max-min fairness, with a scheduler's whole round each time. Traces are drawn from
-seeds. Medians, and peak memory beyond the imports.
+``fresh s`` is a new process from its start to its end, with all imports, as somebody pays who runs one simulation, and
+``fresh CPU`` its processor time; only these can be compared with another program that is started for each simulation.
+``warm CPU`` is the median processor time of further runs in a process that has simulated before.
+
+``gavel`` is 60 jobs on 12 GPUs by the rules of Gavel's simulator; ``rounds`` the same by our own. ``large`` is 10,000
+jobs of Gavel's mixture of durations and gangs on 1,024 GPUs of three pools under max-min fairness, with a scheduler's
+whole round each time. Traces are drawn from seeds. Peak memory is that of the fresh process.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import resource
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -50,15 +58,36 @@ def trace(jobs: int, gpus: int, load: float, large: bool, seed: int = 0) -> Any:
     )  # fmt: skip
 
 
-def timed(run: Callable[[], Any], repeat: int) -> tuple[float, Any]:
-    """Median seconds of a call, after one that is not counted, and what it returned."""
-    result = run() if repeat > 1 else None
+TRACES: dict[str, Callable[[], Any]] = {
+    "60": lambda: trace(60, 12, 2.0, large=False),
+    "10,000": lambda: trace(10_000, 1024, 0.9, large=True),
+}
+
+
+def one(name: str, mode: str, policy: str, repeat: int) -> None:
+    """In a process of its own: simulate, and print what came of it as JSON."""
+    from optsched.simulation import simulate
+
+    given = TRACES[name]()
+    result = simulate(given, policy, mode=mode)
     seconds = []
     for _ in range(repeat):
-        started = time.perf_counter()
-        result = run()
-        seconds.append(time.perf_counter() - started)
-    return statistics.median(seconds), result
+        started = time.process_time()
+        simulate(given, policy, mode=mode)
+        seconds.append(time.process_time() - started)
+    found = {key: result.metrics()[key] for key in ("rounds", "solves", "mean_jct")}
+    print(json.dumps({**found, "warm": statistics.median(seconds) if seconds else None, "mb": peak_mb()}))
+
+
+def fresh(name: str, mode: str, policy: str, repeat: int) -> tuple[float, float, dict[str, Any]]:
+    """Seconds and CPU seconds of a process that does ``one``, and what it printed."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, __file__, "--one", name, mode, policy, "--repeat", str(repeat)]
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return seconds, cpu, json.loads(done.stdout)
 
 
 def main() -> None:
@@ -66,27 +95,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--long", action="store_true", help="10,000 jobs on 1,024 GPUs too")
+    parser.add_argument("--one", nargs=3, metavar=("TRACE", "MODE", "POLICY"), help=argparse.SUPPRESS)
     given = parser.parse_args()
-    from optsched.simulation import simulate
-
-    small = trace(60, 12, 2.0, large=False)
-    print(f"{'trace':8} {'mode':8} {'policy':22} {'s':>8} {'rounds':>7} {'solves':>7} {'mean JCT':>10} {'MB':>6}")
+    if given.one:
+        one(*given.one, given.repeat)
+        return
+    columns = f"{'trace':8} {'mode':8} {'policy':22} {'fresh s':>8} {'fresh CPU':>9} {'warm CPU':>8}"
+    print(f"{columns} {'rounds':>7} {'solves':>7} {'mean JCT':>10} {'MB':>6}")
     for mode in ("gavel", "rounds", "fluid"):
         for policy in ("max-min-fairness", "water-filling", "finish-time-fairness"):
-            seconds, result = timed(lambda mode=mode, policy=policy: simulate(small, policy, mode=mode), given.repeat)
-            show("60", mode, policy, seconds, result)
+            show("60", mode, policy, given.repeat)
     if given.long:
-        large = trace(10_000, 1024, 0.9, large=True)
-        seconds, result = timed(lambda: simulate(large, "max-min-fairness"), 1)
-        show("10,000", "rounds", "max-min-fairness", seconds, result)
+        show("10,000", "rounds", "max-min-fairness", 0)
 
 
-def show(name: str, mode: str, policy: str, seconds: float, result: Any) -> None:
+def show(name: str, mode: str, policy: str, repeat: int) -> None:
     """A line of the table."""
-    metrics = result.metrics()
+    seconds, cpu, found = fresh(name, mode, policy, 0)
+    warm = f"{fresh(name, mode, policy, repeat)[2]['warm']:.2f}" if repeat else ""
     print(
-        f"{name:8} {mode:8} {policy:22} {seconds:8.2f} {metrics['rounds']:7} {metrics['solves']:7} "
-        f"{metrics['mean_jct']:10.0f} {peak_mb():6.0f}",
+        f"{name:8} {mode:8} {policy:22} {seconds:8.2f} {cpu:9.2f} {warm:>8} {found['rounds']:7} {found['solves']:7} "
+        f"{found['mean_jct']:10.0f} {found['mb']:6.0f}",
         flush=True,
     )
 

@@ -35,6 +35,7 @@ def told(script: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+pytestmark = pytest.mark.process
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="workers are forked on Linux only")
 
 
