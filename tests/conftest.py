@@ -10,6 +10,7 @@ import os
 import signal
 
 import pytest
+from hypothesis import settings
 
 KINDS = ("unit", "property", "oracle", "process", "documentation", "study", "clock")
 """All kinds; pyproject.toml describes each. A test that states several is of the last of them in this list."""
@@ -23,6 +24,10 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 # need the usual handler.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Hypothesis draws the same examples in every run, and measures no time.
+settings.register_profile("reproducible", derandomize=True, deadline=None)
+settings.load_profile("reproducible")
 
 LONGEST = ("test_docs.py", "test_configuration_generation.py", "test_cli_bench.py", "test_verify.py")
 

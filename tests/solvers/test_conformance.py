@@ -27,10 +27,12 @@ MAY_SKIP = {
 TOO_FAST = {"progress is reported", "Ctrl-C stops the run"}
 """On a fast machine there is nothing to report or to stop."""
 
+TIMED_BANKS = ("limits",)
+"""Banks whose cases measure how long a back-end takes to stop."""
 
 SHIPPED = [name for name in names("solver") if not load_solver(name).optional]
 CLAIMED = [
-    pytest.param(name, bank, case, id=f"{name}-{case.name}")
+    pytest.param(name, bank, case, id=f"{name}-{case.name}", marks=[pytest.mark.clock] if bank in TIMED_BANKS else [])
     for name in SHIPPED
     for bank, case in CASES
     if case.needs <= load_solver(name).capabilities and (bank not in OF_ROWS or load_solver(name).capabilities & ROWS)

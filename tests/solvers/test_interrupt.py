@@ -33,6 +33,7 @@ except Interrupted as error:
 """
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("solver", ["highs", pytest.param("highs-ipm", marks=pytest.mark.study), "clarabel"])
 def test_ctrl_c(solver: str) -> None:
     script = SCRIPT.format(jobs=20_000, solver=solver, after=0.6)
