@@ -538,6 +538,8 @@ class Engine:
         if values.termination is Termination.INTERRUPTED:
             raise Interrupted("interrupted before any feasible point was found")
         assert self.chosen is not None
+        if values.termination in CLAIMS:
+            values = replace(values, termination=Termination.IMPRECISE)
         bound = values.bound if integer and values.bound is not None and np.isfinite(values.bound) else None
         return Outcome(
             values, None, None, bound, "none" if bound is None else "solver",

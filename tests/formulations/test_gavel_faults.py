@@ -120,9 +120,15 @@ def test_a_solver_that_fails_is_no_reason_for_another_answer(monkeypatch: pytest
             raise SolverCrashed("HiGHS raised RuntimeError: no licence")
         return real(session, limits)
 
+    instance = random_case(271, 7, zeros=True, weights=True).instance()
+    best = optsched.solve(instance, "water-filling")
     monkeypatch.setattr(HighsSession, "run", run)
     with pytest.raises(SolverCrashed, match="no licence"):
-        optsched.solve(random_case(271, 7, zeros=True, weights=True).instance(), "water-filling")
+        optsched.solve(instance, "water-filling", solver="highs")
+    left[0] = 1
+    again = optsched.solve(instance, "water-filling")  # by another solver, from the start
+    assert again.status == "optimal" and again.objective == pytest.approx(best.objective, rel=1e-6)
+    assert again.solver.attempts[0] == ("highs", "HiGHS raised RuntimeError: no licence")
 
 
 # --- F4: makespan by bisection to a ratio of 1.05 --------------------------------------------------------------------
