@@ -97,9 +97,9 @@ class Engine:
         require_all(solver, integer=integer, conic=conic, start=start)
         return self._choose(solver, reason)
 
-    def choose_for_timeline(self, program: TimelineProgram) -> type[Solver]:
-        """The solver asked for, or the one that `auto` picks for activities in time."""
-        name, reason = self._asked or pick_for_timeline(program)
+    def choose_for_timeline(self, program: TimelineProgram, name: str | None = None) -> type[Solver]:
+        """The solver asked for, or the one that `auto` picks for activities in time; or one by name."""
+        name, reason = (name, self.reason) if name is not None else self._asked or pick_for_timeline(program)
         solver = self.load(name)
         if Capability.TIMELINE not in solver.capabilities:
             solver.require(Capability.INTEGER, "a timeline program, indexed by time,")

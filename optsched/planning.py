@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.choice import TIME_INDEXED
 from optsched.engine import Engine
 from optsched.errors import SolverCrashed
 from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.program import LinearArrays, TimelineProgram
 from optsched.program.list_schedule import list_schedule, shifted_left
-from optsched.program.time_indexed import time_indexed
+from optsched.program.time_indexed import count_columns, time_indexed
 from optsched.program.timeline import split_point
 from optsched.proof import Verdict, better_point, better_schedule, cross_checked
 from optsched.solution import Certificate, Conflict, PointStatus, Schedule, Status, Termination, Values
@@ -170,10 +172,35 @@ def _in_words(plan: LinearPlan, conflict: Conflict) -> Conflict:
 
 
 def _solve_timeline(engine: Engine, plan: TimelinePlan) -> Planned:
-    values = _run_timeline(engine, plan)
-    assert engine.chosen is not None
-    if values.x is None or values.termination in NO_OPTIMUM:
-        return Planned(_without_schedule(engine, values), None)
+    """Solve, within the ends of a list schedule, which is also where the search starts.
+
+    It is the answer where a run is stopped before it found anything better, and where every solver fails.
+    """
+    first = _best_known(engine, plan.timeline)
+    timeline = plan.timeline if first is None else _no_later_than(plan.timeline, *first)
+
+    def once(name: str | None) -> Outcome:
+        values = _run_timeline(engine, timeline, first, name)
+        if values.x is None or values.termination in NO_OPTIMUM:
+            return _without_schedule(engine, values)
+        return _certified(engine, plan, values)
+
+    def ways() -> Iterator[Callable[[], Outcome]]:
+        yield partial(once, None)
+        other = "highs" if engine.name == "cp-sat" else "cp-sat"
+        if engine.solver == "auto" and (other == "cp-sat" or count_columns(timeline) <= TIME_INDEXED):
+            yield partial(once, other)
+
+    def known(found: Outcome | None) -> Outcome | None:
+        if first is None:
+            return None
+        values = Values(Termination.IMPRECISE) if found is None else found.values
+        return _certified(engine, plan, replace(values, x=_point(first), objective=None, primal=PointStatus.FEASIBLE))
+
+    outcome = engine.attempt(ways(), known=known, maximise=False)
+    if outcome.x is None:
+        return Planned(outcome, None)
+    values = outcome.values
 
     def adopt(x: FloatArray) -> Outcome:
         return _certified(engine, plan, replace(values, x=x, objective=None, bound=None))
@@ -184,30 +211,32 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> Planned:
         verdict = better_schedule(engine, plan.timeline, cost)
         return verdict if verdict.bound is None else replace(verdict, bound=verdict.bound * plan.unit)
 
-    outcome = cross_checked(engine, _certified(engine, plan, values), attempt, adopt)
+    outcome = cross_checked(engine, outcome, attempt, adopt)
     assert outcome.x is not None
     return Planned(outcome, plan.read(*split_point(plan.timeline, outcome.x)))
 
 
-def _run_timeline(engine: Engine, plan: TimelinePlan) -> Values:
-    """Starts and modes from the solver chosen; indexed by time where it knows no timelines.
-
-    A list schedule is where the search starts, and the answer where it is stopped before it found anything better.
-    """
-    first = _best_known(engine, plan.timeline)
-    timeline = plan.timeline if first is None else _no_later_than(plan.timeline, *first)
-    start = None if first is None else np.concatenate(first).astype(np.float64)
-    solver = engine.choose_for_timeline(timeline)
+def _run_timeline(
+    engine: Engine, timeline: TimelineProgram, first: tuple[IntArray, IntArray] | None, name: str | None
+) -> Values:
+    """Starts and modes from a solver by name, or the one chosen; indexed by time where it knows no timelines."""
+    solver = engine.choose_for_timeline(timeline, name)
     if Capability.TIMELINE in solver.capabilities:
+        start = None if first is None else _point(first)
         values = engine.record(solver().solve_timeline(timeline, engine.limits_left(), start))
     else:
-        values = _run_indexed(engine, timeline, first)
-    if start is None or values.termination not in STOPPED:
+        values = _run_indexed(engine, timeline, first, name)
+    if first is None or values.termination not in STOPPED:
         return values
-    cost = plan.timeline.objective(*split_point(plan.timeline, start))
-    if values.x is None or plan.timeline.objective(*split_point(plan.timeline, values.x)) > cost:
-        return replace(values, x=start, objective=float(cost), primal=PointStatus.FEASIBLE)
+    cost = timeline.objective(*first)
+    if values.x is None or timeline.objective(*split_point(timeline, values.x)) > cost:
+        return replace(values, x=_point(first), objective=float(cost), primal=PointStatus.FEASIBLE)
     return values
+
+
+def _point(schedule: tuple[IntArray, IntArray]) -> FloatArray:
+    """Starts and modes as one array."""
+    return np.concatenate(schedule).astype(np.float64)
 
 
 def _best_known(engine: Engine, timeline: TimelineProgram) -> tuple[IntArray, IntArray] | None:
@@ -223,10 +252,12 @@ def _best_known(engine: Engine, timeline: TimelineProgram) -> tuple[IntArray, In
     return given if first is None or timeline.objective(*given) <= timeline.objective(*first) else first
 
 
-def _run_indexed(engine: Engine, timeline: TimelineProgram, first: tuple[IntArray, IntArray] | None) -> Values:
+def _run_indexed(
+    engine: Engine, timeline: TimelineProgram, first: tuple[IntArray, IntArray] | None, name: str | None
+) -> Values:
     lowered = engine.build(lambda: time_indexed(timeline))
     reason = engine.reason
-    session = engine.open(lowered.program.arrays)
+    session = engine.open(lowered.program.arrays, name)
     engine.reason = reason
     assert engine.chosen is not None
     if first is not None and Capability.START in engine.chosen.capabilities:

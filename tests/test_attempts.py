@@ -17,7 +17,7 @@ from optsched.solvers import Limits, Session
 from optsched.solvers.clarabel import Clarabel, ClarabelSession
 from optsched.solvers.cvxpy import Scs
 from optsched.solvers.highs import Highs, HighsSession
-from optsched.solvers.ortools import Scip
+from optsched.solvers.ortools import CpSat, Scip
 
 
 class Spoiled(HighsSession):
@@ -174,3 +174,23 @@ def test_attempts_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     solution = optsched.solve("@quickstart", time_limit=10.0)
     assert told == [pytest.approx(10.0), pytest.approx(4.0)]  # and no third one: the time is up
     assert [attempt.name for attempt in solution.solver.attempts] == ["highs", "clarabel", "known point"]
+
+
+def test_schedules_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = generate("unrelated", jobs=6, machines=2, seed=3).instance
+    best = optsched.solve(instance, "makespan-unrelated", program="timeline")
+
+    def crashed(*_: object) -> Values:
+        raise SolverCrashed("CP-SAT: boom")
+
+    monkeypatch.setattr(CpSat, "solve_timeline", crashed)
+    solution = optsched.solve(instance, "makespan-unrelated", program="timeline")
+    assert solution.status == "optimal" and solution.objective == pytest.approx(best.objective)
+    assert solution.solver.attempts == (("cp-sat", "CP-SAT: boom"), ("highs", "optimal"))
+    monkeypatch.setattr(HighsSession, "run", crash)
+    solution = optsched.solve(instance, "makespan-unrelated", program="timeline")
+    assert solution.ok and solution.status == "feasible" and solution.schedule is not None
+    assert solution.solver.attempts[-1] == ("known point", "feasible")
+    assert optsched.verify(instance, solution.to_document()).ok
+    with pytest.raises(SolverCrashed, match="CP-SAT: boom"):
+        optsched.solve(instance, "makespan-unrelated", program="timeline", solver="cp-sat")

@@ -213,6 +213,6 @@ def test_a_lying_solver_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(values, bound=values.bound + 2, objective=values.objective + 2)
 
     monkeypatch.setattr(CpSat, "solve_timeline", late)
-    solution = optsched.solve(machines(REFERENCE), "makespan-unrelated", program="timeline")
+    solution = optsched.solve(machines(REFERENCE), "makespan-unrelated", program="timeline", solver="cp-sat")
     assert not solution.certificate.ok
     assert "the bound 11 is worse than the objective of the schedule, 9" in solution.certificate.problems
