@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -66,14 +66,17 @@ class Lease(Formulation):
     a limit leaves no time, are not solved: every job is then moved as early as the others leave room, and the stage
     has no bound.
 
-    In rounds ``admission`` is on unless the policy says otherwise: deadlines that cannot all be kept leave no round
-    idle, and each job that is not admitted is named with the leases it needs and those that are left.
+    Rounds take ``admission`` and ``refine=shift`` unless the policy says otherwise: deadlines that cannot all be kept
+    leave no round idle, each job that is not admitted is named with the leases it needs and those that are left, and a
+    plan of which only the first lease is followed is not worth long runs.
 
     Options
         first_lease   what the GPUs used in the first lease are worth: ``ignore`` them, ``minimise`` or ``maximise``
                       them; ``random`` counts only the first option's value, as the published code does where any
                       feasible plan will do.
         admission     let jobs be declined; otherwise all must be planned, or the instance is infeasible.
+        refine        how one of the plans of the same value is chosen: ``solve`` the programs of starts and pieces, or
+                      only ``shift`` every job as early as the others leave room.
         capacity      {resource: [capacity in lease 0, 1, ...]}: calendars; the last number goes on.
 
     References
@@ -88,7 +91,7 @@ class Lease(Formulation):
     takes_rows = False
     leaves_idle = True
     hard_deadlines = True
-    in_rounds = MappingProxyType({"admission": True})
+    in_rounds = MappingProxyType({"admission": True, "refine": "shift"})
     objective_words = "value of the plan"
 
     class Options(FormulationOptions):
@@ -96,6 +99,7 @@ class Lease(Formulation):
 
         first_lease: FirstLease = "ignore"
         admission: bool = False
+        refine: Literal["solve", "shift"] = "solve"
         capacity: dict[str, Annotated[list[Capacity], Field(min_length=1)]] = Field(default_factory=dict)
 
     def classes(self, candidates: Candidates) -> Classes:
@@ -111,7 +115,8 @@ class Lease(Formulation):
 
     def build(self, C: Classes) -> LinearPlan:
         """See the class."""
-        return Leases(C, self.options.capacity, self.options.admission, self.options.first_lease).plan()
+        plan = Leases(C, self.options.capacity, self.options.admission, self.options.first_lease).plan()
+        return replace(plan, solves_later=self.options.refine == "solve")
 
 
 @dataclass(frozen=True)
@@ -280,7 +285,7 @@ class Leases:
     def _pieces(self, columns: Columns) -> Pieces:
         """The stretches of leases in which jobs run without interruption."""
         return Pieces(
-            self.b, columns.size, self.C.count[self.C.class_a[self.o]], columns.of, columns.t,
+            self.b, columns.size, self.C.count[self.C.class_a[self.o]].astype(np.int64), columns.of, columns.t,
             lambda: self.rows(columns), lambda s: self.complete(columns, s), self._slots, self.schedule,
         )  # fmt: skip
 
@@ -300,35 +305,61 @@ class Leases:
         return float((np.bincount(position, length * mean, minlength=len(job)) / held).sum())
 
     def _shifted(self, columns: Columns, x: FloatArray) -> FloatArray:
-        """Every option's leases as early as those of all others leave room, until none can be earlier alone.
+        """The earliest of some plans in which the same jobs take the same options; the value does not fall.
 
-        The value does not fall: who is planned stays planned, and a lease that costs value is not used more.
+        One is the plan itself with every option moved as early as those of all others leave room, until none can be
+        earlier alone. Where the first lease is worth nothing of itself, the others are built from scratch, in order of
+        length, deadline and slack, each option as early as those before it leave room, if all deadlines are kept so.
         """
-        x = np.round(x)
-        S, X = x[: len(self.o)].astype(np.int64), x[len(self.o) :].astype(np.int64)
-        costs = self._worth_of_first(columns) < 0
-        first = np.concatenate(([0], np.cumsum(columns.size)))
-        mine = {o: slice(int(first[o]), int(first[o + 1])) for o in np.flatnonzero(S > 0).tolist()}
+        S, X = np.split(np.round(x).astype(np.int64), [len(self.o)])
+        planned = np.flatnonzero(S > 0)
+        plans = [self._moved_left(columns, S, X)]
+        if self.first_lease in ("ignore", "random"):
+            for key in (self.b, self.l, self.l - self.b):
+                built = self._built(columns, S, planned[np.lexsort((self.b[planned], key[planned]))])
+                plans += [] if built is None else [built]
+        late = columns.t / self.b[columns.of]
+        return np.concatenate([S, min(plans, key=lambda plan: float(late @ plan))]).astype(np.float64)
+
+    def _moved_left(self, columns: Columns, S: IntArray, X: IntArray) -> IntArray:
+        """X with every option as early as the others leave room; a lease that costs value is not used more."""
+        X, costs = X.copy(), self._worth_of_first(columns) < 0
+        mine = {o: columns.part(o) for o in np.flatnonzero(S > 0).tolist()}
         free = self.G[columns.renewable].copy()
         for o, part in mine.items():
             free[:, : columns.size[o]] -= np.outer(columns.uses[:, o], X[part])
         moved = True
         while moved:
             moved = False
-            when = {o: float(columns.t[part] @ X[part]) / int(X[part].sum()) for o, part in mine.items()}
-            for o in sorted(mine, key=lambda o: (when[o], o)):
-                part, use, size = mine[o], columns.uses[:, o], int(columns.size[o])
-                room = free[:, :size] + np.outer(use, X[part])
-                most = np.full(size, float(S[o]))
-                held = use > 0
-                if held.any():
-                    most = np.minimum(most, np.floor(room[held] / use[held, np.newaxis] + ROUNDING).min(axis=0))
-                most = np.where(costs[part], np.minimum(most, X[part]), most).astype(np.int64)
+            when = {o: float(columns.t[part] @ X[part]) for o, part in mine.items()}
+            for o in sorted(mine, key=lambda o: (when[o] / (S[o] * self.b[o]), o)):
+                part, use = mine[o], columns.uses[:, o]
+                room = free[:, : columns.size[o]] + np.outer(use, X[part])
+                most = self._most(S[o], use, room)
+                most = np.where(costs[part], np.minimum(most, X[part]), most)
                 earliest = np.diff(np.minimum(np.cumsum(most), S[o] * self.b[o]), prepend=0)
                 if (earliest != X[part]).any():
                     X[part], moved = earliest, True
-                    free[:, :size] = room - np.outer(use, earliest)
-        return np.concatenate([S, X]).astype(np.float64)
+                    free[:, : columns.size[o]] = room - np.outer(use, earliest)
+        return X
+
+    def _built(self, columns: Columns, S: IntArray, order: IntArray) -> IntArray | None:
+        """X of options one after the other, each as early as those before leave room; None where one is too late."""
+        X, free = np.zeros(len(columns.of), np.int64), self.G[columns.renewable].copy()
+        for o in order.tolist():
+            room, use = free[:, : columns.size[o]], columns.uses[:, o]
+            total = np.cumsum(self._most(S[o], use, room))
+            if total[-1] < S[o] * self.b[o]:
+                return None
+            X[columns.part(o)] = np.diff(np.minimum(total, S[o] * self.b[o]), prepend=0)
+            room -= np.outer(use, X[columns.part(o)])
+        return X
+
+    def _most(self, jobs: int, use: FloatArray, room: FloatArray) -> IntArray:
+        """How many of some equal jobs can run in each lease."""
+        held = use > 0
+        fits = np.floor(room[held] / use[held, np.newaxis] + ROUNDING).min(axis=0, initial=jobs)
+        return np.asarray(np.maximum(fits, 0), np.int64)
 
     def _declined(self, columns: Columns, schedule: Schedule) -> tuple[tuple[int, str], ...]:
         """Jobs with a deadline that are not planned, and what they need."""
@@ -513,6 +544,14 @@ class Columns:
     used: IntArray
     renewable: IntArray
     uses: FloatArray
+
+    @cached_property
+    def _first(self) -> IntArray:
+        return np.cumsum(self.size) - self.size
+
+    def part(self, option: int) -> slice:
+        """The X of an option, lease by lease."""
+        return slice(int(self._first[option]), int(self._first[option] + self.size[option]))
 
 
 def _many(amount: float, what: str) -> str:

@@ -29,7 +29,7 @@ from optsched.solvers import Capability
 log = logging.getLogger("optsched")
 
 
-LATER_COLUMNS, LATER_NODES = 4000, 100
+LATER_COLUMNS, LATER_NODES = 4000, 5
 """Columns of a later objective's program up to which it is solved, and nodes of branch and bound: limits that keep the
 time short beside that of the first objective, and that the clock has no part in."""
 KEPT = 1e-9
@@ -94,7 +94,8 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> Planned:
     if not outcome.certificate.ok or not (plan.improve or plan.later):
         return Planned(outcome, plan.read(outcome.x))
     schedule = plan.read(outcome.x if plan.improve is None else plan.improve(outcome.x))
-    stopped = outcome.values.termination in STOPPED and outcome.values.termination is not Termination.GAP_LIMIT
+    limited = outcome.values.termination in STOPPED and outcome.values.termination is not Termination.GAP_LIMIT
+    stopped = limited or not plan.solves_later
     own = plan.program.arrays
     held: list[Held] = [(-own.cost if own.maximise else own.cost, plan.complete)]
     stages: list[Stage] = []

@@ -72,6 +72,8 @@ class LinearPlan:
         Point -> a point of the same objective or a better one that is better by the later objectives, at no cost.
     later : tuple of Later
         What decides among optima, in this order. The bound of a solution is about the objective of `program` alone.
+    solves_later : bool
+        Whether their programs are solved, or `improve` is enough.
     declined : callable
         `Schedule` -> (row of the job table, why) of each job of the program that it leaves out.
     """
@@ -85,6 +87,7 @@ class LinearPlan:
     assumption: Assumption | None = None
     improve: Callable[[FloatArray], FloatArray] | None = None
     later: tuple[Later, ...] = ()
+    solves_later: bool = True
     declined: Callable[[Schedule], tuple[tuple[int, str], ...]] = field(default=lambda schedule: ())
 
     @property

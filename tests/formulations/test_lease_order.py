@@ -157,8 +157,10 @@ def test_what_becomes_of_later_runs_never_costs_the_answer(ends: str, monkeypatc
 
 
 def test_large_programs_are_only_moved_to_the_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    shifted = solve(leases([1, 1], [2, 3], [9, 9], 1), refine="shift")
     monkeypatch.setattr(planning, "LATER_COLUMNS", 0)
     solution = solve(leases([1, 1], [2, 3], [9, 9], 1))
+    assert shifted.schedule.to_records() == solution.schedule.to_records()
     assert [stage.bound for stage in solution.stages] == [None, None]
     assert max(row["end"] for row in solution.schedule.to_records()) == 5 * LEASE
 
