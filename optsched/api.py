@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from optsched.candidates import Candidates
 from optsched.engine import Engine
 from optsched.errors import OptschedError, UsageError, checks_keywords, did_you_mean
 from optsched.formulation import Extend
-from optsched.instance.durations import Duration, seconds_of
+from optsched.instance.durations import Duration, seconds_or_none
 from optsched.notes import notes_on
 from optsched.performance import PerformanceModel
 from optsched.performance.files import model_bytes
@@ -275,7 +276,12 @@ def make_limits(
     on_log: Callable[[str], None] | None = None,
 ) -> Limits:
     """Limits from what a user gives, checked; 0 threads are all that there are."""
-    seconds = None if time_limit is None else seconds_of(time_limit, "time_limit")
+    seconds = seconds_or_none(time_limit, "time_limit")
+    reals, wholes = {"gap": gap, "tolerance": tolerance}, {"work_limit": work_limit, "threads": threads, "seed": seed}
+    for names, kind, expected in ((reals, Real, "a number"), (wholes, Integral, "a whole number")):
+        for name, given in names.items():
+            if given is not None and (not isinstance(given, kind) or isinstance(given, bool)):
+                raise UsageError(f"{name}: found {given!r}, expected {expected}")
     for name, value in (("time_limit", seconds), ("work_limit", work_limit)):
         if value is not None and not value > 0:
             raise UsageError(f"{name}: found {value:g}, expected a number above 0")

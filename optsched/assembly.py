@@ -170,7 +170,7 @@ def make_formulation(
 ) -> Formulation:
     """A formulation by name with its options and side constraints; raises `UsageError`."""
     owner = load_formulation(name)
-    return owner(options_from(owner, options or {}), [make_constraint(item) for item in constraints], extend)
+    return owner(options_from(owner, options or {}), make_constraints(constraints), extend)
 
 
 def own_constraints(instance: Instance) -> list[SideConstraint]:
@@ -197,9 +197,16 @@ def constraints_in_force(instance: Instance, given: Sequence[Any]) -> list[SideC
     Where one of its kind is enough (`SideConstraint.single`), the caller's stand in place of the instance's own: so a
     hard deadline of the file gives way to ``-C deadlines:give_way=count``.
     """
-    callers = [make_constraint(item) for item in given]
+    callers = make_constraints(given)
     replaced = {constraint.kind for constraint in callers if constraint.single}
     return [*(own for own in own_constraints(instance) if own.kind not in replaced), *callers]
+
+
+def make_constraints(items: Sequence[Any]) -> list[SideConstraint]:
+    """Side constraints, each as of `make_constraint`."""
+    if isinstance(items, str | Mapping | SideConstraint):
+        raise UsageError(f"constraints: found {show(items)}, expected a list of side constraints")
+    return [make_constraint(item) for item in items]
 
 
 def make_constraint(item: Any) -> SideConstraint:

@@ -113,7 +113,7 @@ class Comparison:
 @checks_keywords
 def compare(
     instance: InstanceSource,
-    formulations: Sequence[Entry] | None = None,
+    formulations: str | Sequence[Entry] | None = None,
     *,
     constraints: Sequence[Any] = (),
     model: PerformanceModel | None = None,
@@ -137,7 +137,7 @@ def compare(
     Parameters
     ----------
     instance : Instance, or what `load` takes
-    formulations : sequence, optional
+    formulations : str or sequence, optional
         Names, or pairs of a name and options; one formulation may come several times with other options. Default: all
         that take this kind of instance, with their defaults.
     constraints : sequence
@@ -161,6 +161,8 @@ def compare(
         No formulation, one that does not exist, one given twice alike, or a wrong option of one.
     InvalidInput, Interrupted
     """
+    if isinstance(formulations, str):
+        formulations = [formulations]
     entries = None if formulations is None else [_entry(item) for item in formulations]
     chosen = None if entries is None else _checked(entries, constraints)
     instance = load(instance, performance)

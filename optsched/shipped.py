@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optsched.errors import UsageError
+from optsched.errors import UsageError, did_you_mean
 
 HERE = Path(__file__).resolve().parent
 
@@ -25,5 +25,7 @@ def shipped_names() -> list[str]:
 def shipped_path(name: str) -> Path:
     """File of a shipped instance."""
     if name not in shipped_names():
-        raise UsageError(f"no instance @{name} ships, expected one of {', '.join('@' + n for n in shipped_names())}")
+        known = ", ".join(f"@{each}" for each in shipped_names())
+        hint = did_you_mean(f"@{name}", [f"@{each}" for each in shipped_names()])
+        raise UsageError(f"no instance @{name} ships, expected one of {known}{hint}")
     return shipped_folder() / f"{name}.json"

@@ -141,6 +141,23 @@ def test_functions_that_take_a_time_limit_take_text() -> None:
     assert optsched.capacity_ranging(solution, ["v100"], time_limit="5m")["v100"].finished
 
 
+def test_sweeps_take_text_and_make_the_same_tasks() -> None:
+    from optsched.benchmarking.sources import Source
+    from optsched.benchmarking.sweep import Benchmark
+
+    source = Source("a", {"format": "optsched-instance/1"}, False)
+    keys = {Benchmark([source], time_limit=limit).tasks()[0].key for limit in (300, 300.0, "5m")}
+    assert len(keys) == 1
+
+
+@pytest.mark.parametrize(
+    "given", [{"seed": "a"}, {"seed": 1.0}, {"threads": 1.5}, {"gap": "small"}, {"tolerance": "1e-9"}, {"gap": True}]
+)
+def test_limits_that_are_no_numbers_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(optsched.UsageError, match=rf"^{next(iter(given))}: found "):
+        optsched.solve("nowhere.json", **given)
+
+
 # --- documents in place of files -----------------------------------------------------------------------------------
 
 
@@ -161,6 +178,20 @@ def test_a_document_that_is_wrong_is_refused_with_its_path() -> None:
     assert caught.value.path == "round"
     with pytest.raises(optsched.UsageError, match=r"^instance: found 3, expected an Instance"):
         optsched.load(3)  # type: ignore[arg-type]
+
+
+def test_what_is_easily_mistaken_is_explained() -> None:
+    with pytest.raises(optsched.InvalidInput) as caught:
+        optsched.solve("quickstart")
+    assert caught.value.expected == "a file, or @quickstart for the instance that ships"
+    with pytest.raises(optsched.UsageError, match="did you mean @quickstart"):
+        optsched.solve("@quickstat")
+    for call in (optsched.solve, optsched.compare):
+        with pytest.raises(optsched.UsageError, match=r"^constraints: found "):
+            call("@quickstart", constraints="deadlines")  # type: ignore[operator]
+    with pytest.raises(optsched.UsageError, match="found 'makespan' alone"):
+        optsched.pareto("@quickstart", "makespan")
+    assert optsched.compare("@quickstart", "makespan").rows[0].formulation == "makespan"
 
 
 # --- verify --------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from optsched.benchmarking.results_file import Row
 from optsched.benchmarking.run import Progress, Sweep, run_tasks
 from optsched.benchmarking.task import Task, canonical
 from optsched.errors import UsageError
+from optsched.instance.durations import Duration, seconds_or_none
 from optsched.registry import load_formulation, load_solver
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.policy_checks import check_policy
@@ -49,7 +50,7 @@ class Simulations:
     keep : str, optional
         Folder into which every simulation is written.
     time_limit, memory_limit : float, optional
-        Seconds and bytes of a simulation.
+        Seconds (or text such as ``"5m"``) and bytes of a simulation.
     """
 
     trace: Trace
@@ -61,7 +62,7 @@ class Simulations:
     rho: RHO = "isolated"
     unfair: float = 1.0
     keep: str | None = None
-    time_limit: float | None = None
+    time_limit: Duration | None = None
     memory_limit: float | None = None
 
     def tasks(self) -> list[Task]:
@@ -89,7 +90,7 @@ class Simulations:
             "options": {**self.options, "seed": seed},
             "models": dict(self.models),
             "content": {name: _digest(model) for name, model in self.models.items()},
-            "time_limit": self.time_limit,
+            "time_limit": seconds_or_none(self.time_limit, "time_limit"),
             "memory_limit": self.memory_limit,
             "rho": self.rho,
             "unfair": self.unfair,
@@ -117,7 +118,8 @@ class Simulations:
     ) -> Sweep:
         """Do the tasks; see `run_tasks` for what is given."""
         return run_tasks(
-            self.tasks(), simulate_task, prepare=prepare_simulation, kind="simulate", time_limit=self.time_limit,
+            self.tasks(), simulate_task, prepare=prepare_simulation, kind="simulate",
+            time_limit=seconds_or_none(self.time_limit, "time_limit"),
             memory_limit=self.memory_limit, processes=processes, threads=threads, results_file=results_file,
             append=append, retry=retry, on_row=on_row, on_start=on_start,
         )  # fmt: skip

@@ -14,6 +14,7 @@ from optsched.benchmarking.solve_task import prepare_solve, solve_task
 from optsched.benchmarking.sources import Source
 from optsched.benchmarking.task import Task, canonical
 from optsched.errors import UsageError
+from optsched.instance.durations import Duration, seconds_or_none
 from optsched.registry import load_solver
 
 DEFAULT = "max-min-fairness"
@@ -39,9 +40,9 @@ class Benchmark:
         How often each is done: for times.
     threads : int
         Of the solver.
-    time_limit : float or None
-        Seconds of a task: reading, compiling, solving and certifying together. A solver that does not stop is killed
-        a little later.
+    time_limit : float, str or None
+        Seconds, or text such as ``"5m"``, of a task: reading, compiling, solving and certifying together. A solver
+        that does not stop is killed a little later.
     memory_limit : float or None
         Bytes in use of a task, about 100 MB for imports included (Linux).
     work_limit, gap, solver_options
@@ -55,7 +56,7 @@ class Benchmark:
     seeds: Sequence[int] = (0,)
     repeat: int = 1
     threads: int = 1
-    time_limit: float | None = None
+    time_limit: Duration | None = None
     memory_limit: float | None = None
     work_limit: int | None = None
     gap: float | None = None
@@ -92,7 +93,8 @@ class Benchmark:
         on_start: Callable[[Progress, Sequence[str]], None] | None = None,
     ) -> Sweep:
         """Do the tasks; see `run_tasks` for what is given."""
-        limit = None if self.time_limit is None else (1 + GRACE_SHARE) * self.time_limit + GRACE
+        seconds = seconds_or_none(self.time_limit, "time_limit")
+        limit = None if seconds is None else (1 + GRACE_SHARE) * seconds + GRACE
         return run_tasks(
             self.tasks(), solve_task, prepare=prepare_solve, processes=processes, threads=self.threads,
             time_limit=limit, memory_limit=self.memory_limit, results_file=results_file, kind="bench", append=append,
@@ -114,7 +116,7 @@ class Benchmark:
             "seed": seed,
             "repeat": turn,
             "threads": self.threads,
-            "time_limit": _real(self.time_limit),
+            "time_limit": seconds_or_none(self.time_limit, "time_limit"),
             "memory_limit": _real(self.memory_limit),
             "work_limit": self.work_limit,
             "gap": _real(self.gap),
@@ -131,7 +133,7 @@ class Benchmark:
             "seed": seed,
             "repeat": turn,
             "threads": self.threads,
-            "time_limit_s": _real(self.time_limit),
+            "time_limit_s": seconds_or_none(self.time_limit, "time_limit"),
             "settings": canonical(settings) if settings else None,
         }
         return Task.of(spec, labels)

@@ -19,9 +19,11 @@ TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
 
 def duration(text: str | None, option: str) -> float | None:
     """Seconds of ``90``, ``90s``, ``5m``, ``2h`` or ``1d``."""
-    from optsched.instance.durations import seconds_of  # loads what a command that only shows its help does not need
+    from optsched.instance.durations import (
+        seconds_or_none,
+    )  # not loaded where only help is shown
 
-    return None if text is None else seconds_of(text, option)
+    return seconds_or_none(text, option)
 
 
 def size(text: str | None, option: str) -> float | None:

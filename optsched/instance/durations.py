@@ -27,6 +27,11 @@ def seconds_of(value: Duration, name: str) -> float:
     raise UsageError(f"{name}: found {value!r}, expected seconds or a duration such as 90s, 5m, 2h or 1d")
 
 
+def seconds_or_none(value: Duration | None, name: str) -> float | None:
+    """`seconds_of` a limit, which there may not be."""
+    return None if value is None else seconds_of(value, name)
+
+
 def _seconds(value: Any) -> Any:
     """Text as seconds; what is no such text stays as it is."""
     match = PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None

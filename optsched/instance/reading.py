@@ -16,6 +16,7 @@ import pydantic_core
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from optsched.errors import InvalidInput
+from optsched.shipped import shipped_names
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -38,7 +39,8 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         reason = getattr(error, "strerror", None) or str(error)
-        raise InvalidInput("", f"no readable file at {_file_words(path)} ({reason})", "a file") from None
+        ships = f", or @{path} for the instance that ships" if str(path) in shipped_names() else ""
+        raise InvalidInput("", f"no readable file at {_file_words(path)} ({reason})", f"a file{ships}") from None
 
 
 @contextmanager

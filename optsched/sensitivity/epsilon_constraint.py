@@ -112,6 +112,8 @@ def pareto(
         Not two objectives, or such as cannot be traded against each other.
     InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
     """
+    if isinstance(objectives, str):
+        raise UsageError(f"a front is between two objectives, found {objectives!r} alone")
     pairs = [(item, {}) if isinstance(item, str) else item for item in objectives]
     if len(pairs) != 2 or pairs[0] == pairs[1]:
         raise UsageError(f"a front is between two objectives that differ, found {len(pairs)} of them")
