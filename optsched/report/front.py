@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +11,9 @@ from optsched.arrays import FloatArray
 from optsched.errors import UsageError
 from optsched.report.answers import amount, count
 from optsched.report.palette import INK, LABEL, LINE, MAIN, MUTED, PAPER, SECOND, SMALL, WARNING
-from optsched.report.pictures import head, legend_below, new_axes, plain_frame, require_matplotlib
+from optsched.report.pictures import head, legend_below, new_axes, plain_frame, require_matplotlib, time_unit
 from optsched.sensitivity import Front
+from optsched.sensitivity.front import Axis
 from optsched.solution import Status
 
 if TYPE_CHECKING:
@@ -79,11 +80,23 @@ class FrontLines:
         told += [f"{hidden} outside: an objective does not exist there"] if hidden else []
         first, second = front.axes
         ideal = front.ideal if front.ideal is not None and np.isfinite(front.ideal).all() else None
+        units = [_unit(axis, both[:, place]) for place, axis in enumerate(front.axes)]
+        scale = np.array([unit for unit, _ in units])
         return cls(
-            both[:, 0], both[:, 1], proved, not integral, ideal, (worst[0], worst[1]), hidden,
+            both[:, 0] / scale[0], both[:, 1] / scale[1], proved, not integral,
+            None if ideal is None else (float(ideal[0] / scale[0]), float(ideal[1] / scale[1])),
+            (float(worst[0] / scale[0]), float(worst[1] / scale[1])), hidden,
             f"{front.instance.name}: {first.formulation} against {second.formulation}", "; ".join(told),
-            first.title, second.title,
+            units[0][1], units[1][1],
         )  # fmt: skip
+
+
+def _unit(axis: Axis, values: FloatArray) -> tuple[float, str]:
+    """What values of an objective are divided by, and its title: long times are read in hours or days."""
+    if axis.unit != "s":
+        return 1.0, axis.title
+    scale, name = time_unit(float(np.abs(values).max()))
+    return scale, replace(axis, unit=name).title
 
 
 def front_picture(front: Front, ax: Axes | None = None) -> Axes:

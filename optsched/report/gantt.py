@@ -28,6 +28,8 @@ MAX_CUTS = 80
 """Ends of slices that are drawn."""
 MAX_DEADLINES = 60
 """Deadlines that are marked; of more, only those that are missed."""
+MAX_TOUCHING = 20_000
+"""Blocks up to which those that touch get different colours; more are too small to be told apart anyway."""
 LOWEST = 0.115
 """Inches of the lowest block that has room for a name."""
 
@@ -101,8 +103,9 @@ def _draw(rows: GanttRows, ax: Axes | None) -> Axes:
     high = max(float(rows.runs.end.max()), float(rows.cuts.max(initial=0.0)))
     ax.set_xlim(low, low + (high - low) * 1.01 if high > low else low + 1.0)
     _draw_ground(ax, bands)
-    colours = job_colours([*rows.runs.job.tolist(), *rows.runs.partner[rows.runs.partner >= 0].tolist()])
-    blocks = _draw_stretches(ax, rows, bands, colours)
+    blocks = _stretches(rows, bands)
+    colours = job_colours(blocks.job.tolist(), beside(blocks))
+    add_boxes(ax, blocks, colours)
     _draw_deadlines(ax, rows, bands)
     if 0 < len(rows.cuts) <= MAX_CUTS:
         ax.vlines(rows.cuts, *ax.get_ylim(), color=INK, linewidth=0.4, linestyle=(0, (1, 2)), zorder=1.5)
@@ -140,14 +143,14 @@ def _boxes(rows: GanttRows, band: Band) -> tuple[FloatArray, FloatArray, FloatAr
     return rows.runs.start[stretch], top, rows.runs.end[stretch], np.asarray(top + height * lanes.height)
 
 
-def _draw_stretches(ax: Axes, rows: GanttRows, bands: Sequence[Band], colours: Mapping[int, str]) -> Blocks:
+def _stretches(rows: GanttRows, bands: Sequence[Band]) -> Blocks:
     """The blocks of all bands; two jobs that share GPUs have half of the height each."""
     parts = [(band.runs[band.lanes.stretch], *_boxes(rows, band)) for band in bands]
     stretch, left, top, right, bottom = (np.concatenate(column) for column in zip(*parts, strict=True))
     job, partner = rows.runs.job[stretch], rows.runs.partner[stretch]
     pair = partner >= 0
     middle = np.where(pair, (top + bottom) / 2, bottom)
-    blocks = Blocks(
+    return Blocks(
         np.concatenate((job, partner[pair])),
         np.concatenate((2 * stretch, 2 * stretch[pair] + 1)),
         np.concatenate((left, left[pair])),
@@ -155,8 +158,19 @@ def _draw_stretches(ax: Axes, rows: GanttRows, bands: Sequence[Band], colours: M
         np.concatenate((right, right[pair])),
         np.concatenate((middle, bottom[pair])),
     )
-    add_boxes(ax, blocks, colours)
-    return blocks
+
+
+def beside(blocks: Blocks) -> Mapping[int, set[int]]:
+    """Jobs of which blocks touch: one ends where the other begins, or they lie on neighbouring lanes."""
+    found: dict[int, set[int]] = {}
+    if len(blocks.job) > MAX_TOUCHING:
+        return found
+    slack, lane = 1e-3 * float(np.ptp([blocks.left.min(), blocks.right.max()])), 1e-6
+    for place, job in enumerate(blocks.job.tolist()):
+        here = (blocks.left <= blocks.right[place] + slack) & (blocks.right >= blocks.left[place] - slack)
+        here &= (blocks.top <= blocks.bottom[place] + lane) & (blocks.bottom >= blocks.top[place] - lane)
+        found.setdefault(job, set()).update(blocks.job[here].tolist())
+    return {job: others - {job} for job, others in found.items()}
 
 
 def write_names(ax: Axes, names: JobNames, blocks: Blocks, colours: Mapping[int, str]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import UsageError
 from optsched.report.answers import count
-from optsched.report.gantt import WIDTH, Blocks, add_boxes, write_names
+from optsched.report.gantt import WIDTH, Blocks, add_boxes, beside, write_names
 from optsched.report.gpu_blocks import GpuRows, blocks_of
 from optsched.report.gpu_places import Holders, gpus_of, parts_on_nodes
 from optsched.report.palette import INK, JOBS, LABEL, LINE, MAIN, MUTED, PANEL, PAPER, SMALL, job_colours
@@ -162,7 +162,7 @@ def _draw_jobs(ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows,
     holder, gpu = gpus_of(instance, holders, parts_on_nodes(instance, holders))
     blocks, pairs = blocks_of(instance.cluster.numbering, shown, holders, holder, gpu, rows, first_arrival(simulation))
     blocks = Blocks(blocks.job, blocks.owner, blocks.left / unit, blocks.top, blocks.right / unit, blocks.bottom)
-    colours = job_colours(shown.job.tolist())
+    colours = job_colours(shown.job.tolist(), beside(blocks))
     boxes = add_boxes(ax, blocks, colours)
     boxes.set_rasterized(len(blocks.job) > VECTORS)
     boxes.set_clip_on(True)

@@ -63,14 +63,15 @@ def inline_svg(ax: Axes, label: str) -> str:
     """The figure of these axes as an SVG element, with text as text, whose ids no other picture of a page has."""
     from matplotlib import rc_context
 
-    from optsched.report.pictures import UNDATED
+    from optsched.report.pictures import UNDATED, drawable, plain_text
 
     figure = ax.get_figure(root=True)
     assert figure is not None
     buffer = io.StringIO()
+    plain_text(figure)
     with rc_context({"svg.hashsalt": "optsched", "svg.fonttype": "none"}):
         figure.savefig(buffer, format="svg", metadata=UNDATED["svg"], transparent=True)
-    text = buffer.getvalue()
+    text = drawable(buffer.getvalue())
     text = text[text.index("<svg") :].rstrip()
     prefix = f"p{hashlib.sha256(text.encode()).hexdigest()[:8]}-"
     text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}\1"', text)

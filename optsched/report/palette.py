@@ -8,6 +8,7 @@ picture relies on colour alone: where there is room, numbers or names stand besi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 JOBS = (
     "#0072b2", "#e69f00", "#b5d99c", "#8c510a", "#99ddff", "#cc79a7",
@@ -26,15 +27,21 @@ TITLE, SUBTITLE, LABEL, SMALL = 12.0, 8.5, 9.0, 7.5
 """Sizes in points."""
 
 
-def job_colours(jobs: Iterable[int]) -> Mapping[int, str]:
+def job_colours(jobs: Iterable[int], beside: Mapping[int, AbstractSet[int]] | None = None) -> Mapping[int, str]:
     """A colour for each job (row of the job table), the same in every picture as far as that goes.
 
     Job r would like colour r (modulo their number) and takes the next free one if another has it; so up to twelve jobs
-    always differ. Of more jobs each gets its own choice, and colours repeat.
+    always differ. Of more jobs each gets its own choice, and colours repeat; a job that stands ``beside`` others of the
+    same colour takes the next one that none of them has.
     """
     rows, count = sorted(set(jobs)), len(JOBS)
     if len(rows) > count:
-        return {row: JOBS[row % count] for row in rows}
+        own: dict[int, int] = {}
+        for row in rows:
+            taken = {own[other] for other in (beside or {}).get(row, ()) if other in own}
+            wishes = [place % count for place in range(row % count, row % count + count)]
+            own[row] = next((place for place in wishes if place not in taken), row % count)
+        return {row: JOBS[place] for row, place in own.items()}
     free = set(range(count))
     chosen: dict[int, str] = {}
     for row in rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from optsched.report.palette import INK, LABEL, LINE, MUTED, SMALL, SUBTITLE, TI
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 UNDATED: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -21,6 +23,8 @@ UNDATED: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
 """Metadata of each file format without the time and the version that matplotlib would write by itself."""
+NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that no XML document can hold."""
 RESOLUTION = 150
 """Dots per inch of bitmaps."""
 
@@ -67,9 +71,32 @@ def save_picture(ax: Axes, path: str | Path) -> None:
     figure = ax.get_figure(root=True)
     assert figure is not None
     buffer = io.BytesIO()
+    plain_text(figure)
     with rc_context({"svg.hashsalt": "optsched"}):
         figure.savefig(buffer, format=kind, dpi=RESOLUTION, metadata=UNDATED[kind])
-    write_atomically(path, buffer.getvalue())
+    data = buffer.getvalue()
+    write_atomically(path, drawable(data.decode()).encode() if kind == "svg" else data)
+
+
+def drawable(text: str) -> str:
+    """A text without the control characters that no XML can hold, as names of jobs may have."""
+    return NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def plain_text(figure: Figure) -> None:
+    """Take the texts of a figure as they stand: a dollar sign in a name begins no formula.
+
+    Powers of ten on a logarithmic axis are formulas, which matplotlib writes itself.
+    """
+    from matplotlib.text import Text
+
+    for ax in figure.axes:  # labels of ticks are made when they are asked for
+        ax.get_xticklabels()
+        ax.get_yticklabels()
+    for text in figure.findobj(Text):
+        if isinstance(text, Text) and "\\mathdefault" not in text.get_text():
+            text.set_parse_math(False)
+            text.set_text(drawable(text.get_text()))
 
 
 def head(ax: Axes, title: str, subtitle: str) -> None:
@@ -110,6 +137,7 @@ def size_of(ax: Axes) -> tuple[float, float]:
     """Width and height of the axes in inches, once all that stands around them is there."""
     figure = ax.get_figure(root=True)
     assert figure is not None
+    plain_text(figure)
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)

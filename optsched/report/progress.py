@@ -136,6 +136,10 @@ class ProgressLines:
         final = last if again else max(last, solution.timings.get("solve", 0.0))
         told.append(Progress(final, solution.objective, solution.bound))
         words, unit = objective_words(solution.formulation)
+        if unit == "s":  # long times are read in hours or days
+            known = [abs(value) for event in told for value in (event.incumbent, event.bound) if value is not None]
+            scale, unit = time_unit(max((value for value in known if np.isfinite(value)), default=0.0))
+            told = [_reported(event, lambda value: value / scale) for event in told]
         return cls.of_events(
             told, f"{solution.instance.name}: progress of {solution.solver.name}", headline(solution),
             f"{words}, {unit}" if unit else words,
@@ -180,15 +184,19 @@ def _draw(ax: Axes, lines: ProgressLines) -> None:
     unit, name = time_unit(end)
     time = lines.elapsed / unit
     few = len(time) <= 40
+    moments = len(np.unique(time[np.isfinite(lines.incumbent) | np.isfinite(lines.bound)]))
     for values, colour, label, style in (
         (lines.bound, SECOND, "bound", (0, (4, 1.5))),
         (lines.incumbent, MAIN, "incumbent", "solid"),
     ):
+        if not np.isfinite(values).any():
+            continue
         ax.step(time, values, where="post", color=colour, linewidth=1.6, linestyle=style, label=label, zorder=3,
                 marker="o" if few else None, markersize=3)  # fmt: skip
     known = np.isfinite(lines.incumbent) & np.isfinite(lines.bound)
-    ax.fill_between(time, lines.incumbent, lines.bound, where=known.tolist(), step="post", color=MAIN, alpha=0.12,
-                    linewidth=0, zorder=1, label="gap")  # fmt: skip
+    if moments > 1 and (known & (lines.incumbent != lines.bound)).any():
+        ax.fill_between(time, lines.incumbent, lines.bound, where=known.tolist(), step="post", color=MAIN, alpha=0.12,
+                        linewidth=0, zorder=1, label="gap")  # fmt: skip
     for begin in lines.runs:
         ax.axvline(begin / unit, color=MUTED, linewidth=0.6, linestyle=(0, (1, 2)), zorder=2)
     ax.set_xlim(0.0, time[-1] * 1.02 if time[-1] > 0 else 1.0)
@@ -204,8 +212,21 @@ def _draw(ax: Axes, lines: ProgressLines) -> None:
     frame = {"facecolor": PAPER, "edgecolor": LINE, "pad": 3, "linewidth": 0.6}
     ax.annotate(words, (1, 1), (-4, -4), "axes fraction", "offset points", ha="right", va="top", fontsize=LABEL,
                 color=INK, zorder=5, bbox=frame)  # fmt: skip
-    legend_below(ax, ax.get_legend_handles_labels()[0], 0.45, 3)
+    if moments == 1:
+        _say_that_nothing_went_on(ax, lines)
+    else:
+        legend_below(ax, ax.get_legend_handles_labels()[0], 0.45, 3)
     head(ax, lines.title, lines.subtitle)
+
+
+def _say_that_nothing_went_on(ax: Axes, lines: ProgressLines) -> None:
+    """A run that reports its end alone has no lines and no legend: words take their place."""
+    told = [f"{name} {values[np.isfinite(values)][-1]:,.6g}" for name, values in (
+        ("incumbent", lines.incumbent), ("bound", lines.bound)) if np.isfinite(values).any()]  # fmt: skip
+    words = f"nothing was reported before the end\n{', '.join(told)}"
+    ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center", fontsize=LABEL, color=INK, zorder=5,
+            bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 6})  # fmt: skip
+    ax.grid(visible=False)
 
 
 def _range(lines: ProgressLines) -> tuple[float, float]:

@@ -296,3 +296,18 @@ def test_without_a_schedule_or_rounds_there_is_no_picture(dozen: Solution) -> No
     nothing = Rounds(rows, np.ones(1), np_csr(np.zeros((1, len(rows)))), 1.0, 1.0)
     with pytest.raises(UsageError, match="nothing runs in the rounds"):
         rounds_gantt(replace(dozen, rounds=nothing))
+
+
+def test_neighbours_differ_in_colour(hundreds: Solution) -> None:
+    from optsched.report.bands import bands_of
+    from optsched.report.gantt import _stretches, beside
+    from optsched.report.palette import job_colours
+
+    rows = GanttRows.of_schedule(hundreds)
+    blocks = _stretches(rows, bands_of(rows.instance, rows.runs))
+    near = beside(blocks)
+    assert len(near) > len(JOBS) and any(near.values())
+    colours = job_colours(blocks.job.tolist(), near)
+    same = [(job, other) for job, others in near.items() for other in others if colours[job] == colours[other]]
+    # more than eleven neighbours of one job may leave none of the twelve colours
+    assert all(len(near[job]) >= len(JOBS) or len(near[other]) >= len(JOBS) for job, other in same)

@@ -12,6 +12,7 @@ import pytest
 from picture_samples import instance_of, solved, with_placement, with_rounds, with_schedule
 
 import optsched
+from optsched import report
 from optsched.report import (
     price_bars,
     progress_picture,
@@ -20,6 +21,7 @@ from optsched.report import (
     schedule_gantt,
     topology_picture,
 )  # fmt: skip
+from optsched.report.page_parts import inline_svg
 from optsched.report.pictures import time_unit, time_words
 from optsched.solvers import Progress
 
@@ -114,3 +116,23 @@ def test_times_are_told_in_a_unit_that_is_read_easily(seconds: float, words: str
     unit, name = time_unit(seconds)
     assert words.endswith(name)
     assert 0 <= seconds / unit < 260
+
+
+def test_names_of_any_characters_make_pictures_that_can_be_read(tmp_path: Path) -> None:
+    """Control characters are no XML, and dollar signs no mathematics."""
+    import xml.dom.minidom
+
+    names = ["a\x01b\x1f--c<&>", "$\\foo$", "x$y$", "z\ufffe"]
+    jobs = [{"id": name, "gpus": 1, "steps": 100.0 * (k + 1), "throughput": {"p": 1.0}} for k, name in enumerate(names)]
+    pools = [{"name": "p", "nodes": 2, "gpus_per_node": 1}]
+    document = {"format": "optsched-instance/1", "name": "n\x03", "cluster": {"pools": pools}, "jobs": jobs}
+    instance = optsched.Instance.from_document(document)
+    shared = optsched.place(optsched.realise(optsched.solve(instance)))
+    for draw, answer in (
+        (report.schedule_gantt, optsched.solve(instance, "allox")), (report.rounds_gantt, shared),
+        (report.allocation_heatmap, shared), (report.topology_picture, shared),
+    ):  # fmt: skip
+        ax = draw(answer)
+        report.save_picture(ax, tmp_path / "p.svg")
+        xml.dom.minidom.parse(str(tmp_path / "p.svg"))
+        xml.dom.minidom.parseString(inline_svg(ax, "words"))

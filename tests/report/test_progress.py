@@ -90,10 +90,10 @@ def test_values_of_the_program_are_reported_in_those_of_the_objective() -> None:
     solution = optsched.solve("@quickstart", "makespan")
     told = [Progress(0.1, 1e-5, None), Progress(0.2, 2e-5, 4e-5)]
     lines = ProgressLines.of_solution(solution, told, lambda value: 1 / value)
-    np.testing.assert_allclose(lines.incumbent[:2], [1e5, 5e4])
-    assert lines.bound[1] == pytest.approx(25_000)
+    np.testing.assert_allclose(lines.incumbent[:2] * 3600, [1e5, 5e4])
+    assert lines.bound[1] * 3600 == pytest.approx(25_000)
     assert lines.title == "quickstart: progress of highs"
-    assert lines.axis == "makespan, s"
+    assert lines.axis == "makespan, h"
     assert lines.elapsed[-1] == 0.2
 
 
@@ -156,3 +156,20 @@ def test_own_axes_are_used() -> None:
     left, right = Figure().subplots(1, 2)
     assert progress_picture(EVENTS, right) is right
     assert (len(left.lines), len(right.lines)) == (0, 2)
+
+
+@pytest.mark.parametrize("events", [[Progress(0.0, 3.0, 3.0)], [Progress(1.0, None, 4.0), Progress(2.0, None, None)]])
+def test_one_moment_has_words_in_the_place_of_lines_and_of_a_legend(events: list[Progress]) -> None:
+    ax = progress_picture(events)
+    assert "nothing was reported before the end" in texts(ax)
+    assert ax.get_legend() is None
+
+
+def test_the_legend_names_only_lines_that_are_there() -> None:
+    def named(*events: Progress) -> list[str]:
+        legend = progress_picture(events).get_legend()
+        return [] if legend is None else [text.get_text() for text in legend.get_texts()]
+
+    assert named(Progress(0.0, 3.0, None), Progress(4.0, 4.0, None)) == ["incumbent"]
+    assert named(Progress(0.0, None, 9.0), Progress(4.0, None, 8.0)) == ["bound"]
+    assert named(Progress(0.0, 3.0, 9.0), Progress(4.0, 4.0, 8.0)) == ["bound", "incumbent", "gap"]
