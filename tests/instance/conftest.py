@@ -62,16 +62,15 @@ def edit() -> Callable[[Document, str, Any], Document]:
 
 
 @pytest.fixture
-def refusal() -> Callable[[object], str]:
-    """The message with which a document is refused; checks that it is short and stands on one line."""
+def refusal() -> Callable[[object], InvalidInput]:
+    """The error with which a document is refused; checks that its sentence is short and stands on one line."""
 
-    def refusal(document: object) -> str:
+    def refusal(document: object) -> InvalidInput:
         with pytest.raises(InvalidInput) as caught:
             Instance.from_document(document)  # type: ignore[arg-type]
-        message = str(caught.value)
-        assert len(message) < 300
-        assert message.isprintable()
-        return message
+        assert len(str(caught.value)) < 300
+        assert str(caught.value).isprintable()
+        return caught.value
 
     return refusal
 
@@ -83,19 +82,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def file_refusal(folder: Path) -> Callable[[bytes, str], str]:
-    """The message with which a file of these bytes and suffix is refused, behind its name; checked in the same way."""
+def file_refusal(folder: Path) -> Callable[[bytes, str], InvalidInput]:
+    """The error with which a file of these bytes and suffix is refused, which names it; checked in the same way."""
 
-    def refusal(data: bytes, suffix: str = ".json") -> str:
+    def refusal(data: bytes, suffix: str = ".json") -> InvalidInput:
         path = folder / f"instance{suffix}"
         path.write_bytes(data)
         with pytest.raises(InvalidInput) as caught:
             read_instance(path)
-        assert str(caught.value).startswith(f"{path}: ")
+        assert caught.value.file == str(path)
         message = str(caught.value).removeprefix(f"{path}: ")
         assert len(message) < 300
         assert message.isprintable()
-        return message
+        return caught.value
 
     return refusal
 

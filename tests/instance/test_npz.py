@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses, stated
 
 from optsched import npz
 from optsched.arrays import AnyArray
@@ -21,7 +22,7 @@ from optsched.instance.archive import from_npz
 
 Document = dict[str, Any]
 Arrays = dict[str, AnyArray]
-UNREADABLE = r"^found an npz file that can't be read \("
+UNREADABLE = "found an npz file that can't be read (..."
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +55,12 @@ def packed(arrays: Arrays, header: Document | None = None) -> bytes:
     return buffer.getvalue()
 
 
-def refused(arrays: Arrays, header: Document | None = None) -> str:
+def refused(arrays: Arrays, header: Document | None = None) -> InvalidInput:
     with pytest.raises(InvalidInput) as caught:
         from_npz(packed(arrays, header))
-    message = str(caught.value)
-    assert len(message) < 300
-    assert message.isprintable()
-    return message
+    assert len(str(caught.value)) < 300
+    assert str(caught.value).isprintable()
+    return caught.value
 
 
 def test_numpy_reads_it_and_its_own_writing_is_read(instance: Instance, arrays: Arrays) -> None:
@@ -101,7 +101,7 @@ def test_generated_names_stay_generated() -> None:
 def test_truncated(instance: Instance) -> None:
     data = instance_bytes(instance, "npz")
     for length in range(0, len(data), 101):
-        with pytest.raises(InvalidInput, match=UNREADABLE):
+        with refuses(UNREADABLE):
             from_npz(data[:length])
 
 
@@ -168,7 +168,7 @@ VALUES = [  # (array, row, value, message)
 @pytest.mark.parametrize(("name", "row", "value", "message"), VALUES)
 def test_bad_values(arrays: Arrays, name: str, row: int, value: float, message: str) -> None:
     arrays[name][row] = value
-    assert refused(arrays).startswith(message)
+    assert stated(f"{message}...").holds(refused(arrays))
 
 
 NAMES = [*(f"jobs_{name}" for name in ("workload", "rates", "levels", "gpus_min", "gpus_max", "tenant"))]
@@ -184,34 +184,37 @@ def test_the_lists_above_are_all_arrays(arrays: Arrays) -> None:
 @pytest.mark.parametrize("name", [*NAMES, *RATES, "header"])
 def test_missing_array(arrays: Arrays, name: str) -> None:
     del arrays[name]
-    assert refused(arrays) == f"{name}: found nothing, expected an array of that name"
+    assert stated(f"{name}: found nothing, expected an array of that name").holds(refused(arrays))
 
 
 @pytest.mark.parametrize("name", [*NAMES, *RATES])
 def test_wrong_shape(arrays: Arrays, name: str) -> None:
     good = arrays[name]
     for wrong in (good[:-1], good[:, None], np.concatenate([good, good[:1]])):
-        message = refused(arrays | {name: wrong})
-        assert message.startswith((f"{name}: found an array of shape", "rates: found arrays whose lengths disagree"))
+        error = refused(arrays | {name: wrong})
+        shape, lengths = f"{name}: found an array of shape...", "rates: found arrays whose lengths disagree..."
+        assert stated(shape).holds(error) or stated(lengths).holds(error)
 
 
 @pytest.mark.parametrize("name", [*NAMES, *RATES, "header", "names"])
 def test_wrong_type(arrays: Arrays, name: str) -> None:
     for dtype in ("U8", "S8", "M8[s]", "m8[s]", "c16", [("x", "i4")]):
-        message = refused(arrays | {name: np.zeros(len(arrays[name]), dtype)})
-        assert message.startswith(f"{name}: found an array of ")
+        error = refused(arrays | {name: np.zeros(len(arrays[name]), dtype)})
+        assert stated(f"{name}: found an array of ...").holds(error)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_numbers_of_the_wrong_kind(arrays: Arrays, name: str) -> None:
     for dtype in (bool, float) if arrays[name].dtype == np.int64 else (int,) if arrays[name].dtype == bool else (bool,):
-        assert refused(arrays | {name: arrays[name].astype(dtype)}).startswith(f"{name}: found an array of ")
+        assert stated(f"{name}: found an array of ...").holds(refused(arrays | {name: arrays[name].astype(dtype)}))
 
 
 @pytest.mark.parametrize("name", [*NAMES, "header", "names"])
 def test_pickled_objects(arrays: Arrays, name: str) -> None:
     arrays[name] = arrays[name].astype(object)
-    assert refused(arrays).startswith("found an npz file that can't be read (\"Object arrays cannot be loaded when")
+    assert stated("found an npz file that can't be read (\"Object arrays cannot be loaded when...").holds(
+        refused(arrays)
+    )
 
 
 def test_other_widths_and_byte_orders_are_fine(arrays: Arrays, instance: Instance) -> None:
@@ -227,7 +230,7 @@ HEADERS = [  # (path, value, message start)
     ("archive", ..., "header.archive: found nothing"),
     ("instance", ..., "header.instance: found nothing"),
     ("instance", [], "header.instance: found [], expected an object"),
-    ("instance.format", "optsched-instance/2", "format: found"),
+    ("instance.format", "optsched-instance/2", "format: found "),
     ("instance.round", -1, "round: found -1, expected a number above 0"),
     ("instance.jobs", [], "jobs: found an unknown key 'jobs'"),
     ("places", "v100", 'header.places: found "v100", expected a list'),
@@ -275,7 +278,7 @@ def test_bad_header(
     value: Any,
     message: str,
 ) -> None:
-    assert refused(arrays, edit(header, path, value)).startswith(message)
+    assert stated(f"{message}...").holds(refused(arrays, edit(header, path, value)))
 
 
 @pytest.mark.parametrize(
@@ -290,7 +293,7 @@ def test_bad_header(
     ids=["empty", "cut", "list", "no text", "deep"],
 )
 def test_header_that_is_none(arrays: Arrays, text: bytes, message: str) -> None:
-    assert refused(arrays | {"header": np.frombuffer(text, np.uint8)}).startswith(message)
+    assert stated(f"{message}...").holds(refused(arrays | {"header": np.frombuffer(text, np.uint8)}))
 
 
 @pytest.mark.parametrize(
@@ -307,7 +310,7 @@ def test_header_that_is_none(arrays: Arrays, text: bytes, message: str) -> None:
     ],
 )
 def test_bad_names(arrays: Arrays, names: object, message: str) -> None:
-    assert refused(arrays | {"names": np.frombuffer(json.dumps(names).encode(), np.uint8)}) == message
+    assert stated(message).holds(refused(arrays | {"names": np.frombuffer(json.dumps(names).encode(), np.uint8)}))
 
 
 def test_elastic_job_with_a_plain_number(arrays: Arrays) -> None:
@@ -315,10 +318,10 @@ def test_elastic_job_with_a_plain_number(arrays: Arrays) -> None:
         arrays[name] = arrays[name][:1]
     arrays["rates_gpus"][0] = 0
     arrays["rates_indptr"][1] = 1
-    assert refused(arrays) == (
+    assert stated(
         'jobs[1].throughput: found a plain number in an elastic job (job "b"), '
         'expected rates by GPU count such as {"1": 9}'
-    )
+    ).holds(refused(arrays))
 
 
 @pytest.mark.parametrize("shape", [(10**12,), (-1,), (5,), (4, 10**9), (2**70,)])
@@ -329,7 +332,7 @@ def test_lies_about_the_shape(instance: Instance, shape: tuple[int, ...]) -> Non
         for name in source.namelist():
             steps = entry.getvalue() + instance.jobs_table.steps.tobytes()
             target.writestr(name, steps if name == "jobs_steps.npy" else source.read(name))
-    with pytest.raises(InvalidInput, match=UNREADABLE):
+    with refuses(UNREADABLE):
         from_npz(buffer.getvalue())
 
 
@@ -392,7 +395,7 @@ def test_other_compressions_are_refused(instance: Instance) -> None:
     with zipfile.ZipFile(io.BytesIO(instance_bytes(instance, "npz"))) as source, zipfile.ZipFile(buffer, "w") as target:
         for name in source.namelist():
             target.writestr(name, source.read(name), zipfile.ZIP_BZIP2)
-    with pytest.raises(InvalidInput, match="compressed in another way"):
+    with refuses("found an npz file that can't be read (\"jobs_workload.npy is compressed in another way..."):
         from_npz(buffer.getvalue())
 
 

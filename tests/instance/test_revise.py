@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_documents import documents
+from refusals import refuses, stated
 
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance, compaction, instance_bytes, jobs_of_documents, with_jobs
@@ -242,25 +243,24 @@ BAD: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("jobs", "message"), BAD, ids=[message[:40] for _, message in BAD])
 def test_jobs_that_cannot_be_are_refused(everything: Document, jobs: Any, message: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with refuses(f"{message}..."):
         jobs_of_documents(Instance.from_document(everything), jobs, "new")
-    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(("jobs", "message"), BAD[1:], ids=[message[:40] for _, message in BAD[1:]])
 def test_an_instance_document_is_refused_in_the_same_words(
-    everything: Document, refusal: Callable[[object], str], jobs: Any, message: str
+    everything: Document, refusal: Callable[[object], InvalidInput], jobs: Any, message: str
 ) -> None:
     count = len(everything["jobs"])
     for row in (1, 0):
         message = message.replace(f"new[{row}]", f"jobs[{count + row}]")
     everything["jobs"] += jobs
-    assert refusal(everything).startswith(message)
+    assert stated(f"{message}...").holds(refusal(everything))
 
 
 def test_a_label_is_no_workload_of_jobs_without_rates() -> None:
     instance = Instance.from_document(plain([{"id": "a", "workload": "label", "throughput": {"p": 1.0}}]))
-    with pytest.raises(InvalidInput, match=r'jobs\[0\].workload: found "label", expected one of the workloads'):
+    with refuses('jobs[0].workload: found "label", expected one of the workloads...'):
         jobs_of_documents(instance, [{"id": "b", "workload": "label"}])
     added = jobs_of_documents(instance, [{"id": "b", "workload": "label", "throughput": {"q": 1.0}}])
     assert with_jobs(instance, np.arange(1), added).jobs_table.workload.tolist() == [0, 0]
@@ -278,15 +278,14 @@ def test_a_label_is_no_workload_of_jobs_without_rates() -> None:
     ],
 )
 def test_rows_that_cannot_be(everything: Document, rows: Any, message: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with refuses(message):
         with_jobs(Instance.from_document(everything), np.array(rows))
-    assert str(caught.value) == message
 
 
 def test_jobs_that_do_not_match_are_refused(everything: Document) -> None:
     instance = Instance.from_document(everything)
     twin = Instance.from_document(everything)
-    with pytest.raises(InvalidInput, match=r'added.jobs\[0\].id: found "a" a second time, expected ids that differ'):
+    with refuses('added.jobs[0].id: found "a" a second time, expected ids that differ'):
         with_jobs(instance, np.arange(4), twin)
     identical(with_jobs(instance, np.zeros(0, np.int64), twin), instance)
     for change, words in (

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import UsageError
 from optsched.instance import Instance, instance_bytes, with_columns, with_nodes
 from optsched.instance.archive import from_npz
 from optsched.instance.cluster import Cluster
@@ -83,9 +84,8 @@ def test_nothing_is_changed_where_nothing_is_given(instance: Instance) -> None:
     ids=str,
 )  # fmt: skip
 def test_columns_that_cannot_be(instance: Instance, changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with refuses(f"{message}..."):
         with_columns(instance, **changes)
-    assert str(caught.value).startswith(message)
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from optsched.errors import InvalidInput
 from optsched.instance import Instance, json_schema
 
 Document = dict[str, Any]
@@ -91,7 +92,7 @@ def test_bad_documents(
     validator: jsonschema.Draft202012Validator,
     two_types: Document,
     edit: Callable[[Document, str, Any], Document],
-    refusal: Callable[[object], str],
+    refusal: Callable[[object], InvalidInput],
     path: str,
     value: Any,
 ) -> None:
