@@ -48,7 +48,7 @@ def shared() -> Iterator[SolverProcess]:
 @pytest.fixture(autouse=True)
 def one_process(shared: SolverProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """The solver's process of one round serves the next one as well; to start it takes longer than a round."""
-    monkeypatch.setattr("optsched.solvers.isolated.SolverProcess", lambda load: nullcontext(shared))
+    monkeypatch.setattr("optsched.solvers.isolated.SolverProcess", lambda load, memory: nullcontext(shared))
 
 
 @pytest.fixture(scope="module")
@@ -437,3 +437,11 @@ def test_a_watcher_survives_rotation(tmp_path: Path) -> None:
             assert watcher.metrics == made.metrics
             assert not watcher.poll()
             assert watcher.metrics.prometheus() == made.metrics.prometheus()
+
+
+def test_the_memory_of_the_solver_is_limited(run: Any, shared: SolverProcess) -> None:
+    try:
+        assert run("round", "@quickstart", "--memory-limit", "3GB").code == 0
+        assert shared.memory == 3_000_000_000
+    finally:
+        shared.limit_memory(None)

@@ -112,8 +112,8 @@ def test_a_scheduler_that_is_refused_leaves_no_process(tmp_path: Path, monkeypat
     made: list[Any] = []
 
     class Watched(scheduling.SolverProcess):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
+        def __init__(self, *given: Any, **options: Any) -> None:
+            super().__init__(*given, **options)
             self.closed = False
             made.append(self)
 
