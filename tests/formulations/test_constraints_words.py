@@ -61,7 +61,7 @@ CONFLICTS: list[tuple[list[dict[str, Any]], list[str]]] = [
     ),
     (
         [{"kind": "minimum-service", "fraction": 3, "of": "isolated"}],
-        ["must make 6 steps/s each, 300 % of its isolated throughput (minimum-service)"],
+        ["steps/s each, 300 % of its isolated throughput (minimum-service)", "cannot run more than all the time"],
     ),
     (
         [{"kind": "pinned", "pools": "a", "jobs": "j2"}, {"kind": "forbidden", "pools": "a", **W}],
