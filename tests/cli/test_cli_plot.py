@@ -191,9 +191,8 @@ def test_other_outcomes_have_the_exit_codes_of_solve(run: Any, plan: Path, tmp_p
     path = tmp_path / "p.png"
     result = run("plot", "@infeasible", "-o", path)
     assert (result.code, result.err) == (4, "optsched: error: the solution is infeasible: there is nothing to draw\n")
-    result = run(
-        "plot", "@large", "-C", "minimum-service:fraction=0.001", "--solver", "highs", "--work-limit", "1", "-o", path
-    )
+    stopped = ["-C", "minimum-service:fraction=0.3", "--solver", "highs", "--work-limit", "1"]
+    result = run("plot", "@large", *stopped, "-f", "max-throughput", "-o", path)
     assert (result.code, result.err) == (
         5,
         "optsched: error: nothing was found within the limits: there is nothing to draw\n",

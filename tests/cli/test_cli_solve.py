@@ -324,7 +324,7 @@ def test_debug_shows_where_a_refusal_comes_from(run: Any) -> None:
         (["-C", "deadlines:hard=true"], 2, "deadlines has no option 'hard', expected one of soft"),
         (["-C", "soft=true"], 2, "-C: found 'soft=true', expected kind or kind:key=value,key=value"),
         (["-f", "isolated", "-C", "deadlines"], 2, "isolated is a rule and takes no side constraints"),
-        (["--solver", "gurobbi"], 7, "unknown solver 'gurobbi' (did you mean gurobi?), expected one of cbc, clarabel, "),
+        (["--solver", "gurobbi"], 7, "unknown solver 'gurobbi' (did you mean gurobi?), expected one of cbc, "),
         (["--solver", "clarabel", "-f", "max-throughput", "-O", "integral=true"], 7, "clarabel lacks 'integer'"),
         (["--solver-option", "nonsense=1"], 2, "HiGHS has no option 'nonsense'"),
         (["--solver-option", "nonsense"], 2, "--solver-option: found 'nonsense', expected key=value"),
