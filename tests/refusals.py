@@ -15,10 +15,14 @@ from optsched.errors import InvalidInput
 
 STATED = re.compile(r"(?:(?P<path>.*?): )?found (?P<found>.*?)(?:, expected (?P<expected>.*))?", re.DOTALL)
 CUT = "..."
+FOLDERS = re.compile(r"(?<![\w.])/(?:[^/\s:]+/)+")  # those of an absolute path
 
 
 class Refusal(NamedTuple):
-    """The fields of an `InvalidInput`. A field that ends in ``...`` says how the field begins; None is any text."""
+    """The fields of an `InvalidInput`. A field that ends in ``...`` says how the field begins; None is any text.
+
+    The folders of a file can be left out, and so can the file of an error that names the place in it as well.
+    """
 
     path: str
     found: str | None
@@ -27,7 +31,8 @@ class Refusal(NamedTuple):
     def holds(self, error: InvalidInput) -> bool:
         """Whether an error has these fields."""
         pairs = ((self.path, error.path), (self.found, error.found), (self.expected, error.expected))
-        return all(agrees(wanted, actual) for wanted, actual in pairs)
+        in_file = error.file and agrees(self.path, ": ".join(part for part in (error.file, error.path) if part))
+        return all(agrees(wanted, actual) for wanted, actual in pairs[1 if in_file else 0 :])
 
 
 def agrees(wanted: str | None, actual: str) -> bool:
@@ -35,8 +40,8 @@ def agrees(wanted: str | None, actual: str) -> bool:
     if wanted is None:
         return True
     if wanted.endswith(CUT):
-        return actual.startswith(wanted.removesuffix(CUT))
-    return actual == wanted
+        return any(text.startswith(wanted.removesuffix(CUT)) for text in (actual, FOLDERS.sub("", actual)))
+    return wanted in (actual, FOLDERS.sub("", actual))
 
 
 def stated(text: str) -> Refusal:

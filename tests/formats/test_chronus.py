@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched.cli.main import main
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import UsageError
 from optsched.formats.chronus import import_chronus
 from optsched.instance import Instance
 
@@ -106,13 +107,14 @@ def test_what_spreading_costs(make: Make) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("x,u,1,3,1,vgg,20,1,25-40,10,0,soft", "trace.csv:2:expect_value_list: found 1 values, expected 2, one"),
-        ("x,u,1,3,1,vgg,20,1,25-40,9-8,0,strict", "trace.csv:2:expect_time_list: found 2 times, expected one, as"),
-        ("x,u,1,3,1,vgg,20,1,25-20,9-8,0,soft", 'trace.csv:2:expect_time_list: found "25-20", expected times that'),
-        ("x,u,1,3,1,vgg,20,1,25-x,9-8,0,soft", 'trace.csv:2:expect_time_list: found "25-x", expected numbers above 0'),
-        ("x,u,1,3,1,vgg,20,1,-25,9,0,soft", 'trace.csv:2:expect_time_list: found "-25", expected numbers above 0'),
+        ("x,u,1,3,1,vgg,20,1,25-40,10,0,soft", "trace.csv:2:expect_value_list: found 1 values, expected 2, one..."),
+        ("x,u,1,3,1,vgg,20,1,25-40,9-8,0,strict", "trace.csv:2:expect_time_list: found 2 times, expected one, as..."),
+        ("x,u,1,3,1,vgg,20,1,25-20,9-8,0,soft", 'trace.csv:2:expect_time_list: found "25-20", expected times that...'),
+        ("x,u,1,3,1,vgg,20,1,25-x,9-8,0,soft",
+         'trace.csv:2:expect_time_list: found "25-x", expected numbers above 0...'),
+        ("x,u,1,3,1,vgg,20,1,-25,9,0,soft", 'trace.csv:2:expect_time_list: found "-25", expected numbers above 0...'),
         ("x,u,1,3,1,vgg,20,1,25,9,0,hard", 'trace.csv:2:job_type: found "hard", expected strict, soft or best'),
-        ("x,u,1,3,1,vgg,20,1,25,9,1,soft", 'trace.csv:2:best_effort: found "1", expected 1 where job_type is best'),
+        ("x,u,1,3,1,vgg,20,1,25,9,1,soft", 'trace.csv:2:best_effort: found "1", expected 1 where job_type is best...'),
         ("x,u,1,3,1,vgg,0,1,25,9,0,soft", 'trace.csv:2:duration: found "0", expected a time above 0'),
         ("x,u,-1,3,1,vgg,2,1,25,9,0,soft", 'trace.csv:2:num_gpu: found "-1", expected a whole number of GPUs'),
         ("x,u,1,,1,vgg,2,1,25,9,0,soft", "trace.csv:2:submit_time: found nothing, expected a number"),
@@ -121,9 +123,8 @@ def test_what_spreading_costs(make: Make) -> None:
     ],
 )  # fmt: skip
 def test_wrong_traces(make: Make, line: str, words: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with refuses(words):
         make(HEAD + line + "\n")
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -132,13 +133,12 @@ def test_wrong_traces(make: Make, line: str, words: str) -> None:
         ([], "model_info.json: found [], expected an object"),
         ({"vgg": {"two": {}}}, 'model_info.json: vgg: found the key "two", expected a whole number, at least 1'),
         ({"vgg": {"2": {"1": 0}}}, "model_info.json: vgg.2.1: found 0, expected a share of the rate, above 0"),
-        ({"vgg": {}}, 'trace.csv:4:model_name: found "net", expected one of the models of'),
+        ({"vgg": {}}, 'trace.csv:4:model_name: found "net", expected one of the models of...'),
     ],
 )
 def test_wrong_localities(make: Make, locality: Any, words: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with refuses(words):
         make(locality=locality)
-    assert words in str(caught.value)
 
 
 def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 
 from optsched.errors import InvalidInput
 from optsched.formats.csv_columns import read_columns
@@ -22,8 +24,9 @@ def test_the_same_as_row_by_row(rows: list[tuple[str, ...]]) -> None:
     try:
         table = read_table(data, "t.csv", KINDS, ["id", "gpus", "time"])
     except InvalidInput:
-        with pytest.raises(InvalidInput, match=r"^t\.csv:\d+:(gpus|time|more): found "):
+        with refuses("t.csv:...") as caught:
             read_columns(data, "t.csv", KINDS, ["id", "gpus", "time"])
+        assert re.fullmatch(r"t\.csv:\d+:(gpus|time|more)", caught.value.path)
         return
     columns = read_columns(data, "t.csv", KINDS, ["id", "gpus", "time"])
     assert columns.line.tolist() == [row.line for row in table.rows]
@@ -41,8 +44,8 @@ def test_long_tables_are_read_in_arrays() -> None:
 
 def test_what_a_column_may_say() -> None:
     columns = read_columns(b"id,gpus,time\na,1,0\nb,0,1\n", "t.csv", KINDS, ["id"])
-    with pytest.raises(InvalidInput, match=r't\.csv:3:gpus: found "0", expected at least one GPU'):
+    with refuses('t.csv:3:gpus: found "0", expected at least one GPU'):
         columns.whole("gpus", 1, "at least one GPU")
     assert columns.flags("time").tolist() == [False, True] and columns.flags("more").tolist() == [False, False]
-    with pytest.raises(InvalidInput, match=r"t\.csv: found no line below the first"):
+    with refuses("t.csv: found no line below the first"):
         read_columns(b"id\n\n", "t.csv", KINDS, ["id"])

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 from optsched.errors import InvalidInput
 from optsched.formats.csv_tables import JOBS as JOB_COLUMNS
@@ -89,7 +90,7 @@ def test_pools_may_be_documents() -> None:
     tables = read_jobs(JOBS.encode(), "jobs.csv"), read_rates(RATES.encode(), "rates.csv")
     pools = [{"name": "v100", "nodes": 1, "gpus_per_node": 2}, {"name": "k80", "nodes": 1, "gpus_per_node": 1}]
     assert import_csv(*tables, pools).cluster.gpus(0).tolist() == [2, 1]
-    with pytest.raises(InvalidInput, match=r'^cluster\.pools\[1\]\.name: found "v100" a second time'):
+    with refuses('cluster.pools[1].name: found "v100" a second time'):
         import_csv(*tables, [pools[0], *pools])
 
 
@@ -120,7 +121,7 @@ def test_quotes_hold_delimiters_ends_of_lines_and_quotes() -> None:
     name = 'a "big", odd;\nnet'
     quoted = '"a ""big"", odd;\nnet"'
     jobs = f"workload,steps\n{quoted},5\n{quoted},x\n"
-    with pytest.raises(InvalidInput, match=r'^jobs\.csv:4:steps: found "x", expected a number$'):
+    with refuses('jobs.csv:4:steps: found "x", expected a number'):
         imported(jobs, f"workload,pool,throughput\n{quoted},v100,2\n")
     instance = imported(jobs.replace("x", "6"), f"workload,pool,throughput\n{quoted},v100,2\n")
     assert [workload.name for workload in instance.workloads] == [name]
@@ -153,11 +154,15 @@ WRONG_JOBS = {
     "blank": ("\n \n", "jobs.csv: found an empty file, expected a first line with the columns, such as workload"),
     "no rows": ("workload\n", "jobs.csv: found no line below the first, expected at least one job"),
     "unknown column": (
-        "workload,prio\nnet,1\n", 'jobs.csv:1: found an unknown column "prio", expected some of id, workload, gpus, '),
-    "near column": ("workload,step\nnet,1\n", "(did you mean steps?)"),
-    "column without a name": ("workload,,steps\nnet,,1\n", "jobs.csv:1: found no name in column 2, expected some of"),
+        "workload,prio\nnet,1\n",
+        'jobs.csv:1: found an unknown column "prio", expected some of id, workload, gpus, ...'),
+    "near column": ("workload,step\nnet,1\n",
+        'jobs.csv:1: found an unknown column "step", expected some of id, workload, gpus, gpus_min, '
+        "gpus_max, steps, weight, arrival, deadline, tenant (did you mean steps?)"),
+    "column without a name": ("workload,,steps\nnet,,1\n",
+        "jobs.csv:1: found no name in column 2, expected some of..."),
     "column twice": (
-        "workload,steps,steps\nnet,1,2\n", "jobs.csv:1: found the column steps a second time, expected each column"),
+        "workload,steps,steps\nnet,1,2\n", "jobs.csv:1: found the column steps a second time, expected each column..."),
     "no workload column": ("\nid,steps\na,1\n", "jobs.csv:2: found no column workload, expected one, beside id, steps"),
     "no workload": (HEAD + "a,,1,,,,,\n", "jobs.csv:2:workload: found nothing, expected a text"),
     "unknown workload": (
@@ -165,7 +170,7 @@ WRONG_JOBS = {
         'jobs.csv:2:workload: found "nut", expected one of the workloads of rates.csv: net, small'),
     "too few cells": (HEAD + "a,net\n", "jobs.csv:2: found 2 cells, expected 8, as in the first line"),
     "too many cells": ("workload\nnet,1\n", "jobs.csv:2: found 2 cells, expected 1, as in the first line"),
-    "id twice": (HEAD + "a,net,,,,,,\n\na,net,,,,,,\n", 'jobs.csv:4:id: found "a" a second time, expected ids that'),
+    "id twice": (HEAD + "a,net,,,,,,\n\na,net,,,,,,\n", 'jobs.csv:4:id: found "a" a second time, expected ids that...'),
     "gpus of text": (HEAD + "a,net,two,,,,,\n", 'jobs.csv:2:gpus: found "two", expected a whole number'),
     "half a gpu": (HEAD + "a,net,1.5,,,,,\n", 'jobs.csv:2:gpus: found "1.5", expected a whole number'),
     "no gpu": (HEAD + "a,net,0,,,,,\n", "jobs.csv:2:gpus: found 0, expected a number of at least 1"),
@@ -177,17 +182,17 @@ WRONG_JOBS = {
     "steps below 0": (HEAD + "a,net,,-1,,,,\n", "jobs.csv:2:steps: found -1.0, expected a number of at least 0"),
     "weight 0": (HEAD + "a,net,,,0,,,\n", "jobs.csv:2:weight: found 0.0, expected a number above 0"),
     "arrival": (HEAD + "a,net,,,,noon,,\n", 'jobs.csv:2:arrival: found "noon", expected a number'),
-    "deadline before arrival": (HEAD + "a,net,,,,9,5,\n", "jobs.csv:2:deadline: found 5"),
+    "deadline before arrival": (HEAD + "a,net,,,,9,5,\n", "jobs.csv:2:deadline: found 5..."),
     "one end of a range": (
         "workload,gpus_min,gpus_max\nnet,1,\n",
         "jobs.csv:2:gpus_max: found nothing, expected a whole number, as the other end of the range is given"),
-    "other end of a range": ("workload,gpus_max\nnet,1\n", "jobs.csv:2:gpus_min: found nothing, expected a whole"),
+    "other end of a range": ("workload,gpus_max\nnet,1\n", "jobs.csv:2:gpus_min: found nothing, expected a whole..."),
     "range and gang": (
         "workload,gpus,gpus_min,gpus_max\nnet,1,1,2\n",
         "jobs.csv:2:gpus: found 1 beside a range, expected gpus or a range, not both"),
     "range upside down": ("workload,gpus_min,gpus_max\nnet,4,2\n", "jobs.csv:2:gpus_max: found min 4 above max 2"),
     "open quote": (
-        'workload,steps\n"net,1\nsmall,2\n', "jobs.csv:2: found text that is not CSV (unexpected end of data), ex"),
+        'workload,steps\n"net,1\nsmall,2\n', "jobs.csv:2: found text that is not CSV (unexpected end of data)"),
     "not UTF-8": (b"workload\nn\xe4t\n", "jobs.csv:2: found the byte 0xe4, expected text in UTF-8"),
     "UTF-16": ("workload\nnet\n".encode("utf-16"), "jobs.csv:1: found the byte 0xff, expected text in UTF-8"),
 }  # fmt: skip
@@ -226,25 +231,22 @@ WRONG_POOLS = {
 @pytest.mark.parametrize("name", WRONG_JOBS)
 def test_wrong_jobs(name: str) -> None:
     text, message = WRONG_JOBS[name]
-    with pytest.raises(InvalidInput) as error:
+    with refuses(message):
         imported(jobs=text)
-    assert message in str(error.value)
 
 
 @pytest.mark.parametrize("name", WRONG_RATES)
 def test_wrong_rates(name: str) -> None:
     text, message = WRONG_RATES[name]
-    with pytest.raises(InvalidInput) as error:
+    with refuses(f"{message}..."):
         imported(rates=text)
-    assert str(error.value).startswith(message)
 
 
 @pytest.mark.parametrize("name", WRONG_POOLS)
 def test_wrong_pools(name: str) -> None:
     text, message = WRONG_POOLS[name]
-    with pytest.raises(InvalidInput) as error:
+    with refuses(f"{message}..."):
         imported(pools=text)
-    assert str(error.value).startswith(message)
 
 
 # --- the command ---------------------------------------------------------------------------------------------------

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched.cli.main import main
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import UsageError
 from optsched.formats.elasticflow import import_elasticflow
 from optsched.instance import Instance
 
@@ -85,15 +86,15 @@ def test_jobs_are_sorted_by_time_and_stay_in_order_otherwise(make: Make) -> None
     ("text", "words"),
     [
         (HEAD, "trace.csv: found no line below the first, expected at least one job"),
-        (HEAD + "x,1,2,gpt,3,64,1,2\n", 'trace.csv:2:model_name: found "gpt/64", expected a model and batch'),
-        (HEAD + "x,1,2,vgg,3,65,1,2\n", 'trace.csv:2:model_name: found "vgg/65", expected a model and batch'),
+        (HEAD + "x,1,2,gpt,3,64,1,2\n", 'trace.csv:2:model_name: found "gpt/64", expected a model and batch...'),
+        (HEAD + "x,1,2,vgg,3,65,1,2\n", 'trace.csv:2:model_name: found "vgg/65", expected a model and batch...'),
         (HEAD + "x,5,2,vgg,3,64,1,2\n", "trace.csv:2:ddl: found 3.0, expected a time from the arrival on, 5"),
         (HEAD + "x,5,two,vgg,9,64,1,2\n", 'trace.csv:2:iteration: found "two", expected a number'),
         ("job_id,submit_time\n", "trace.csv:1: found no column iteration"),
-        ("", "trace.csv: found an empty file, expected a first line with the columns"),
+        ("", "trace.csv: found an empty file, expected a first line with the columns..."),
         (HEAD + "x,5,2,vgg,9,64,0,2\n", 'trace.csv:2:num_gpu: found "0", expected a whole number of GPUs, at least 1'),
         (HEAD + "x,5,2,vgg,9,64,1.5,2\n", 'trace.csv:2:num_gpu: found "1.5", expected a whole number'),
-        (HEAD + "x,5,-2,vgg,9,64,1,2\n", 'trace.csv:2:iteration: found "-2", expected a number of iterations'),
+        (HEAD + "x,5,-2,vgg,9,64,1,2\n", 'trace.csv:2:iteration: found "-2", expected a number of iterations...'),
         (HEAD + "x,nan,2,vgg,9,64,1,2\n", 'trace.csv:2:submit_time: found "nan", expected a number'),
         (HEAD + "x,5,2,vgg,,64,1,2\n", "trace.csv:2:ddl: found nothing, expected a number"),
         (HEAD + "x,5,2,vgg,9,64,1\n", "trace.csv:2: found 7 cells, expected 8, as in the first line"),
@@ -108,9 +109,8 @@ def test_jobs_are_sorted_by_time_and_stay_in_order_otherwise(make: Make) -> None
     ],
 )  # fmt: skip
 def test_wrong_traces(make: Make, text: str, words: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with refuses(words):
         make(text)
-    assert words in str(caught.value)
 
 
 def test_pools_and_tables_go_together(make: Make, tmp_path: Path) -> None:

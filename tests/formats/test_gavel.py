@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from optsched.errors import InvalidInput, UsageError
 from optsched.formats.gavel import GavelThroughputs, import_gavel, read_throughputs, read_trace
@@ -81,8 +82,7 @@ def document(
 
 
 def refused(path: str, found: str, expected: str) -> Any:
-    message = f"{path}: found {found}, expected {expected}"
-    return pytest.raises(InvalidInput, match=f"^{re.escape(message)}$")
+    return refuses(f"{path}: found {found}, expected {expected}")
 
 
 # The trace ---------------------------------------------------------------------------------------------------------
@@ -292,12 +292,12 @@ def test_a_bad_throughput_file_is_refused_with_the_path(content: str, path: str,
 
 
 def test_a_rate_too_large_for_a_float_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"^throughputs\.v100\.\('A', 1\)\.null: found 1000.*expected a finite rate"):
+    with refuses("throughputs.v100.('A', 1).null: found 10000000000..., expected a finite rate..."):
         read_throughputs(b'{"v100": {"(\'A\', 1)": {"null": 1' + b"0" * 400 + b"}}}")
 
 
 def test_a_key_of_endless_length_is_refused_and_cut_in_the_message() -> None:
-    with pytest.raises(InvalidInput, match=r"^throughputs\.v100: found the key \"\('AAA.*\.\.\., expected") as caught:
+    with refuses("throughputs.v100: found the key \"('AAAAAAAAAA...") as caught:
         read_throughputs(json.dumps({"v100": {key("A" * 2000): {"null": 1}}}).encode())
     assert len(str(caught.value)) < 250
 
@@ -305,31 +305,30 @@ def test_a_key_of_endless_length_is_refused_and_cut_in_the_message() -> None:
 def test_strange_names_stay_on_one_line_of_the_message() -> None:
     with pytest.raises(InvalidInput) as caught:
         read_throughputs(json.dumps({"v\n100" + "x" * 500: {key("A\n" * 200): {"null": -1}}}).encode())
-    message = str(caught.value)
-    assert message.isprintable()
-    assert len(message) < 250
-    assert message.endswith("found -1, expected a finite rate in steps/s, at least 0")
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 250
+    assert (caught.value.found, caught.value.expected) == ("-1", "a finite rate in steps/s, at least 0")
 
 
 def test_deeply_nested_keys_are_refused_and_not_evaluated() -> None:
     for text_of_key in ("(" * 5000, "-" * 100_000 + "1", "[" * 150 + "]" * 150):
-        with pytest.raises(InvalidInput, match=r"^throughputs\.v100: found the key"):
+        with refuses("throughputs.v100: found the key..."):
             read_throughputs(json.dumps({"v100": {text_of_key: {"null": 1}}}).encode())
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "throughputs: found an empty .*, expected Gavel's throughput table in JSON"),
+        (b"", "throughputs: found an empty throughput table, expected Gavel's throughput table in JSON"),
         (
             b"{'v100': 1}",
-            r"throughputs: found text that is not JSON \(.*\), expected Gavel's throughput table in JSON",
+            "throughputs: found text that is not JSON (..., expected Gavel's throughput table in JSON",
         ),
         (b'{"v100":\n"\xff"}', "throughputs line 2: found a byte 0xff that is not UTF-8, expected UTF-8 text"),
     ],
 )
 def test_a_throughput_file_that_is_no_json_is_refused(data: bytes, message: str) -> None:
-    with pytest.raises(InvalidInput, match=f"^{message}$"):
+    with refuses(message):
         read_throughputs(data)
 
 
@@ -614,7 +613,7 @@ def test_directions_that_disagree_are_refused(back: list[float] | None, shown: s
 
 
 def test_a_pair_of_a_type_with_itself_has_equal_rates() -> None:
-    with pytest.raises(InvalidInput, match=r"^throughputs\.v100\.\('B', 1\)\.\('B', 1\): found \[8\.0, 0\.0\], but"):
+    with refuses("throughputs.v100.('B', 1).('B', 1): found [8.0, 0.0], but..."):
         document(job("B"), pairs=True)
 
 

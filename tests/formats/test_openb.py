@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched import Instance
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import UsageError
 from optsched.formats.openb import import_openb
 from optsched.traces import Trace, describe
 
@@ -86,7 +86,7 @@ def test_pods_over_time() -> None:
     ],
 )
 def test_times_that_go_back(before: str, after: str, message: str) -> None:
-    with pytest.raises(InvalidInput, match=re.escape(message)):
+    with refuses(message):
         document(pods=PODS.replace(before, after).replace("50,200,", "50,200,70"), over_time=True)
 
 
@@ -118,30 +118,46 @@ def test_columns_in_another_order_and_a_list_without_times() -> None:
     ("nodes", "pods", "message"),
     [
         ("", PODS, 'nodes line 1: found "", expected a column sn'),
-        ("sn,cpu_milli,memory_mib,gpu\n", PODS, "expected a column model"),
+        (
+            "sn,cpu_milli,memory_mib,gpu\n",
+            PODS,
+            'nodes line 1: found "sn,cpu_milli,memory_mib,gpu", expected a column model',
+        ),
         (NODES + "n0,1,1,1,G2\n", PODS, 'nodes line 6, sn: found "n0" a second time, expected names that differ'),
         (NODES + "n9,1,1,1,\n", PODS, "nodes line 6, model: found nothing, expected a name"),
         (NODES + "n9,1,1,-1,G2\n", PODS, 'nodes line 6, gpu: found "-1", expected a whole number, at least 0'),
         (NODES + "n9,1,1\n", PODS, "nodes line 6: found 3 cells, expected 5, one for each column"),
         ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,0,\n", PODS, "nodes: found no node with a GPU"),
         (NODES, PODS + PODS.splitlines()[1], 'pods line 6, name: found "p0" a second time'),
-        (NODES, PODS.replace("460", "0"), "pods line 3, gpu_milli: found 0, expected thousandths of a GPU from 1 to"),
-        (NODES, PODS.replace("4,1000", "4,500"), "gpu_milli: found 500, expected 1000, as the pod has 4 GPUs"),
+        (
+            NODES,
+            PODS.replace("460", "0"),
+            "pods line 3, gpu_milli: found 0, expected thousandths of a GPU from 1 to...",
+        ),
+        (
+            NODES,
+            PODS.replace("4,1000", "4,500"),
+            "pods line 5, gpu_milli: found 500, expected 1000, as the pod has 4 GPUs",
+        ),
         (
             NODES,
             PODS.replace("P100|T4", "T4"),
-            'gpu_spec: found "T4", expected one of the models of the nodes: P100, G2',
+            'pods line 3, gpu_spec: found "T4", expected one of the models of the nodes: P100, G2',
         ),
-        (NODES, PODS.replace(",50,", ",soon,"), 'creation_time: found "soon", expected a time in seconds, or nothing'),
+        (
+            NODES,
+            PODS.replace(",50,", ",soon,"),
+            'pods line 3, creation_time: found "soon", expected a time in seconds, or nothing',
+        ),
     ],
 )
 def test_what_is_wrong_is_told(nodes: str, pods: str, message: str) -> None:
-    with pytest.raises(InvalidInput, match=re.escape(message)):
+    with refuses(message):
         document(nodes, pods)
 
 
 def test_bytes_that_are_no_text() -> None:
-    with pytest.raises(InvalidInput, match="nodes line 2: found bytes that are not UTF-8"):
+    with refuses("nodes line 2: found bytes that are not UTF-8"):
         import_openb(b"sn\n\xff")
 
 

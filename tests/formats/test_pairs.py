@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optsched
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import UsageError
 from optsched.formats.pairs import read_pairs
 from optsched.performance.learned.pairs import PairProfiles
 
@@ -141,23 +142,24 @@ HEAD = "gpu,first,second,rate_first,rate_second,alone_first,alone_second\n"
     [
         ("", "pairs.csv: found an empty file"),
         (HEAD, "pairs.csv: found no line below the first, expected at least one pair"),
-        ("gpu,first,second\nT4,a,b\n", "pairs.csv:1: found neither fractions nor rates, expected the columns"),
-        ("gpu,first,second,rate_first,fraction_first\nT4,a,b,1,1\n", "pairs.csv:1: found columns of both fractions"),
+        ("gpu,first,second\nT4,a,b\n", "pairs.csv:1: found neither fractions nor rates, expected the columns..."),
+        ("gpu,first,second,rate_first,fraction_first\nT4,a,b,1,1\n", "pairs.csv:1: found columns of both fractions..."),
         ("gpu,first,second,rate_first\nT4,a,b,1\n", "pairs.csv:1: found no column rate_second"),
         ("gpu,first,rate_first,rate_second\nT4,a,1,1\n", "pairs.csv:1: found no column second"),
         ("first,second,rate_first,rate_second\na,b,1,1\n", "pairs.csv:1: found no column gpu"),
         (HEAD + "T4,a,,1,1,2,2\n", "pairs.csv:2:second: found nothing, expected a text"),
-        (HEAD + "T4,a,b,1,,2,2\n", "pairs.csv:2:rate_second: found nothing, expected a rate in steps/s"),
+        (HEAD + "T4,a,b,1,,2,2\n", "pairs.csv:2:rate_second: found nothing, expected a rate in steps/s..."),
         (HEAD + "T4,a,b,1,-1,2,2\n", "pairs.csv:2:rate_second: found -1.0, expected a rate in steps/s, at least 0"),
         (HEAD + "T4,a,b,1,x,2,2\n", 'pairs.csv:2:rate_second: found "x", expected a number'),
-        (HEAD + "T4,a,b,1,0,2,2\n", "pairs.csv:2:rate_second: found 0 beside 1, expected 0 of both jobs, which could"),
-        (HEAD + "T4,a,b,0,1,2,2\n", "pairs.csv:2:rate_first: found 0 beside 1, expected 0 of both"),
+        (HEAD + "T4,a,b,1,0,2,2\n",
+         "pairs.csv:2:rate_second: found 0 beside 1, expected 0 of both jobs, which could..."),
+        (HEAD + "T4,a,b,0,1,2,2\n", "pairs.csv:2:rate_first: found 0 beside 1, expected 0 of both..."),
         (HEAD + "T4,a,b,1,1,0,2\n", "pairs.csv:2:alone_first: found 0.0, expected a rate in steps/s above 0"),
         (HEAD + "T4,a,b,1,1,2,\n", 'pairs.csv:2:rate_second: found no rate of "b" alone on "T4", expected one in a '
                                     "column alone_second, or in a table of rates alone"),
         (OWN.replace("0.75", "1.75"), "pairs.csv:2:fraction_second: found 1.75, expected a fraction from 0 to 1"),
         (OWN.replace("64,64", "64,32"), 'pairs.csv:3: found batch 32 of "net", expected 64, as before'),
-        (OWN.replace("64,64", "64,0"), "pairs.csv:3:batch_second: found 0.0, expected samples of one GPU"),
+        (OWN.replace("64,64", "64,0"), "pairs.csv:3:batch_second: found 0.0, expected samples of one GPU..."),
         ("gpu_type,model_a,model_b,steps_per_s_a,steps_per_s_b\nk80,A,,1,1\n", "pairs.csv:2:model_b: found nothing"),
         ("gpu,first,second,fraction_first,fraction_second,family_first\nT4,a,b,1,1,x\nT4,a,c,1,1,y\n",
          'pairs.csv:3: found family "y" of "a", expected "x", as before'),
@@ -165,9 +167,8 @@ HEAD = "gpu,first,second,rate_first,rate_second,alone_first,alone_second\n"
     ],
 )  # fmt: skip
 def test_wrong_tables_of_pairs(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
+    with refuses(words):
         read_pairs(written(tmp_path, text))
-    assert words in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -177,26 +178,25 @@ def test_wrong_tables_of_pairs(tmp_path: Path, text: str, words: str) -> None:
         ("gpu,rate\nT4,1\n", "alone.csv:1: found no column workload"),
         ("gpu,workload,rate\nT4,,1\n", "alone.csv:2:workload: found nothing, expected a text"),
         ("gpu,workload,rate\nT4,a,-1\n", "alone.csv:2:rate: found -1.0, expected a rate in steps/s, at least 0"),
-        ("gpu,workload,rate\nT4,a,1\nT4,a,2\n", 'alone.csv:3:rate: found 2 steps/s of "a" on "T4", expected 1, as'),
+        ("gpu,workload,rate\nT4,a,1\nT4,a,2\n", 'alone.csv:3:rate: found 2 steps/s of "a" on "T4", expected 1, as...'),
         ("gpu,workload,rate\n", "alone.csv: found no line below the first"),
         ("gpu_type,model,steps_per_s_total\nk80,,1\n", "alone.csv:2:model: found nothing"),
     ],
 )
 def test_wrong_tables_of_rates_alone(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
+    with refuses(words):
         read_pairs(written(tmp_path, OWN), alone=written(tmp_path, text, "alone.csv"))
-    assert words in str(refused.value)
 
 
 def test_half_a_pair_and_nothing_in_gavel_s_json(tmp_path: Path) -> None:
     a = key("A3C")
     half = written(tmp_path, json.dumps({"k80": {a: {"null": 4.0, a: [1.0, 0.0]}}}), "t.json")
-    with pytest.raises(InvalidInput, match=r"t.json:k80.A3C.A3C: found \[1.0, 0.0\], expected 0 of both jobs"):
+    with refuses("t.json:k80.A3C.A3C: found [1.0, 0.0], expected 0 of both jobs..."):
         read_pairs(half)
     nothing = written(tmp_path, json.dumps({"k80": {a: {"null": 4.0}}}), "t.json")
-    with pytest.raises(InvalidInput, match=r"found no pair in .*t.json, expected at least one pair on one GPU"):
+    with refuses("found no pair in t.json, expected at least one pair on one GPU"):
         read_pairs(nothing)
     with pytest.raises(UsageError, match="no pairs: expected files"):
         read_pairs([])
-    with pytest.raises(InvalidInput, match="no readable file at"):
+    with refuses("found no readable file at..."):
         read_pairs(tmp_path / "none.csv")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from optsched.errors import InvalidInput, UsageError
 from optsched.formats.profiles import read_profiles
@@ -162,74 +163,86 @@ HEAD = "workload,gpu,gpus,nodes,samples,seconds,sync\n"
         ("", "profiles.csv: found an empty file, expected a first line with the columns, such as samples,seconds"),
         (HEAD, "profiles.csv: found no line below the first, expected at least one measurement"),
         ("workload,gpu,gpus,samples\na,b,1,2\n", "profiles.csv:1: found no column seconds"),
-        ("workload,gpu,samples,seconds\na,b,1,2\n", "profiles.csv:1: found no column gpus, expected one (or plac"),
+        ("workload,gpu,samples,seconds\na,b,1,2\n", "profiles.csv:1: found no column gpus, expected one (or plac..."),
         ("workload,gpu,gpus,nodes,colour,seconds\n", 'profiles.csv:1: found an unknown column "colour"'),
-        ("gpu,gpus,samples,seconds\nb,1,2,3\n", "profiles.csv: found no column workload, expected one, a --workload"),
-        ("workload,gpus,samples,seconds\nb,1,2,3\n", "profiles.csv: found no column gpu, expected one, a --gpu"),
-        (HEAD + ",b,1,1,2,3,\n", "profiles.csv:2:workload: found nothing, expected one, a --workload"),
+        ("gpu,gpus,samples,seconds\nb,1,2,3\n",
+         "profiles.csv: found no column workload, expected one, a --workload..."),
+        ("workload,gpus,samples,seconds\nb,1,2,3\n", "profiles.csv: found no column gpu, expected one, a --gpu..."),
+        (HEAD + ",b,1,1,2,3,\n", "profiles.csv:2:workload: found nothing, expected one, a --workload..."),
         (HEAD + "a,b,1,1,2,0,\n", "profiles.csv:2:seconds: found 0.0, expected a time in seconds above 0"),
         (HEAD + "a,b,1,1,2,-3,\n", "profiles.csv:2:seconds: found -3.0, expected a time in seconds above 0"),
         (HEAD + "a,b,1,1,2,nan,\n", 'profiles.csv:2:seconds: found "nan", expected a number'),
         (HEAD + "a,b,1,1,2,fast,\n", 'profiles.csv:2:seconds: found "fast", expected a number'),
         (HEAD + "a,b,1,1,2,,\n", "profiles.csv:2:seconds: found nothing, expected a number"),
-        (HEAD + "a,b,1,1,0,2,\n", "profiles.csv:2:samples: found 0.0, expected samples of one GPU in one pass"),
+        (HEAD + "a,b,1,1,0,2,\n", "profiles.csv:2:samples: found 0.0, expected samples of one GPU in one pass..."),
         (HEAD + "a,b,0,1,2,3,\n", "profiles.csv:2:gpus: found 0, expected a whole number of GPUs, at least 1"),
-        (HEAD + "a,b,99999999999999999999,1,2,3,\n", "profiles.csv:2:gpus: found 99999999999999999999, expected"),
-        (HEAD + "a,b,1,1,1e300,3,\n", "profiles.csv:2:samples: found 1e+300, expected samples of one GPU in one pass,"),
-        (HEAD + "a,b,1,1,2,1e-300,\n", "found 1e-300, expected a time in seconds above 0: from 1e-30 to 1e+30"),
-        (HEAD + "a\0,b,1,1,2,3,\n", "profiles.csv:2: found a null character, expected text in UTF-8 without"),
+        (HEAD + "a,b,99999999999999999999,1,2,3,\n", "profiles.csv:2:gpus: found 99999999999999999999"),
+        (HEAD + "a,b,1,1,1e300,3,\n",
+         "profiles.csv:2:samples: found 1e+300, expected samples of one GPU in one pass,..."),
+        (HEAD + "a,b,1,1,2,1e-300,\n",
+         "profiles.csv:2:seconds: found 1e-300, expected a time in seconds above 0: from 1e-30 to 1e+30"),
+        (HEAD + "a\0,b,1,1,2,3,\n", "profiles.csv:2: found a null character, expected text in UTF-8 without..."),
         (HEAD + "a,b,1.5,1,2,3,\n", 'profiles.csv:2:gpus: found "1.5", expected a whole number'),
-        (HEAD + "a,b,,1,2,3,\n", "profiles.csv:2:gpus: found nothing, expected a whole number of GPUs"),
-        (HEAD + "a,b,2,3,2,3,\n", "profiles.csv:2:nodes: found 3 nodes for 2 GPUs, expected at least one node, and at"),
-        (HEAD + "a,b,2,0,2,3,\n", "profiles.csv:2:nodes: found 0, expected at least one node"),
-        (HEAD + "a,b,2,,2,3,\n", "profiles.csv:2:nodes: found nothing, expected the nodes that these are spread over"),
-        ("workload,gpu,gpus,samples,seconds\na,b,2,2,3\n", "found no column nodes for a step on 2 GPUs"),
-        (HEAD + "a,b,2,1,2,0.3,120\n", "profiles.csv:2:sync: found 120 s of a step of 0.3 s, expected from 0 to"),
-        (HEAD + "a,b,2,1,2,0.3,1\n", "in the same unit, or nothing where it was not measured"),
-        (HEAD + "a,b,2,1,2,0.3,-1\n", "profiles.csv:2:sync: found -1 s of a step"),
+        (HEAD + "a,b,,1,2,3,\n", "profiles.csv:2:gpus: found nothing, expected a whole number of GPUs..."),
+        (HEAD + "a,b,2,3,2,3,\n",
+         "profiles.csv:2:nodes: found 3 nodes for 2 GPUs, expected at least one node, and at..."),
+        (HEAD + "a,b,2,0,2,3,\n", "profiles.csv:2:nodes: found 0, expected at least one node..."),
+        (HEAD + "a,b,2,,2,3,\n",
+         "profiles.csv:2:nodes: found nothing, expected the nodes that these are spread over..."),
+        ("workload,gpu,gpus,samples,seconds\na,b,2,2,3\n",
+         "profiles.csv:2:nodes: found no column nodes for a step on 2 GPUs"),
+        (HEAD + "a,b,2,1,2,0.3,120\n", "profiles.csv:2:sync: found 120 s of a step of 0.3 s, expected from 0 to..."),
+        (HEAD + "a,b,2,1,2,0.3,1\n",
+         "profiles.csv:2:sync: found 1 s of a step of 0.3 s, expected from 0 to the step's own seconds, "
+         "in the same unit, or nothing where it was not measured"),
+        (HEAD + "a,b,2,1,2,0.3,-1\n", "profiles.csv:2:sync: found -1 s of a step..."),
         (HEAD + "a,b,2,1,2\n", "profiles.csv:2: found 5 cells, expected 7, as in the first line"),
-        ("placement,local_bsz,step_time\n40,8,1\n", 'profiles.csv:2:placement: found "40", expected for each node one'),
-        ("placement,local_bsz,step_time\nxx,8,1\n", 'profiles.csv:2:placement: found "xx", expected for each node one'),
-        ("placement,num_nodes,local_bsz,step_time\n4,1,8,1\n", "found the columns num_nodes, placement, expected a"),
+        ("placement,local_bsz,step_time\n40,8,1\n",
+         'profiles.csv:2:placement: found "40", expected for each node one...'),
+        ("placement,local_bsz,step_time\nxx,8,1\n",
+         'profiles.csv:2:placement: found "xx", expected for each node one...'),
+        ("placement,num_nodes,local_bsz,step_time\n4,1,8,1\n",
+         "profiles.csv:1: found the columns num_nodes, placement, expected a..."),
         ("num_replicas,num_nodes,local_bsz,step_time\n4,5,8,1\n", "profiles.csv:2:num_nodes: found 5 nodes for 4 GPUs"),
-        ("workload,gpu,gpus,samples,seconds,passes\na,b,1,2,3,0\n", "profiles.csv:2:passes: found 0, expected a whole"),
-        ("global_batch_size,1,two\n64,1,2\n", 'profiles.csv:1: found the column "two", expected numbers of GPUs'),
+        ("workload,gpu,gpus,samples,seconds,passes\na,b,1,2,3,0\n",
+         "profiles.csv:2:passes: found 0, expected a whole..."),
+        ("global_batch_size,1,two\n64,1,2\n", 'profiles.csv:1: found the column "two", expected numbers of GPUs...'),
         ("global_batch_size,1,2\n0,1,2\n", "profiles.csv:2:global_batch_size: found 0.0, expected samples above 0"),
-        ("global_batch_size,1,2\n64,1,-2\n", 'profiles.csv:2:2: found "-2", expected iterations/s, or 0'),
-        ("global_batch_size,1,2\n64,1,x\n", 'profiles.csv:2:2: found "x", expected iterations/s, or 0'),
-        ("global_batch_size,1,2\n64,0,nan\n", "found no measurement in"),
-        ('{"v100": {"(\'LM\', 1)": {"null": -1}}}', "throughputs.v100.('LM', 1).null: found -1, expected a finite"),
+        ("global_batch_size,1,2\n64,1,-2\n", 'profiles.csv:2:2: found "-2", expected iterations/s, or 0...'),
+        ("global_batch_size,1,2\n64,1,x\n", 'profiles.csv:2:2: found "x", expected iterations/s, or 0...'),
+        ("global_batch_size,1,2\n64,0,nan\n", "found no measurement in..."),
+        ('{"v100": {"(\'LM\', 1)": {"null": -1}}}',
+         "profiles.csv: throughputs.v100.('LM', 1).null: found -1, expected a finite..."),
     ],
 )  # fmt: skip
 def test_wrong_cells(put: Put, text: str, words: str) -> None:
     path = put(text)
     known = {} if "workload" in text or "found no col" in words else {"workload": "w"}
     given = {**known, **({} if "gpu," in text or "gpu" in words.split(",")[0] else {"gpu": "g"})}
-    with pytest.raises(InvalidInput) as caught:
+    with refuses(words):
         read_profiles(path, **given)
-    assert words in str(caught.value).replace(f"{path.parent}/", "")
 
 
 def test_tables_that_lack_a_name_or_nodes(put: Put) -> None:
     path = put("global_batch_size,1,2\n64,1,2\n")
-    with pytest.raises(InvalidInput, match="no GPU type, expected a --gpu for all rows, or a folder such as"):
+    with refuses("profiles.csv: found no GPU type, expected a --gpu for all rows, or a folder such as..."):
         read_profiles(path)
-    with pytest.raises(InvalidInput, match="GPUs without their nodes, expected --gpus-per-node"):
+    with refuses("profiles.csv: found GPUs without their nodes, expected --gpus-per-node..."):
         read_profiles(path, gpu="T4")
 
 
 @pytest.mark.parametrize(
     ("late", "told"),
     [
-        ("a,b,1,1,16,300,", r":3:seconds: found 300 s, where .*:2:seconds has 0.2 s"),
-        ("a,b,1,1,4,180,", r":3:seconds: found 180 s, where .*:2:seconds has 0.2 s"),
-        ("a,b,4,1,8,400,", r":3:seconds: found 400 s, where .*:2:seconds has 0.2 s"),
-        ("a,b,1,1,8,0.0002,", r":2:seconds: found 0.2 s, where .*:3:seconds has 0.0002 s"),
+        ("a,b,1,1,16,300,", "profiles.csv:3:seconds: found 300 s, where profiles.csv:2:seconds has 0.2 s"),
+        ("a,b,1,1,4,180,", "profiles.csv:3:seconds: found 180 s, where profiles.csv:2:seconds has 0.2 s"),
+        ("a,b,4,1,8,400,", "profiles.csv:3:seconds: found 400 s, where profiles.csv:2:seconds has 0.2 s"),
+        ("a,b,1,1,8,0.0002,", "profiles.csv:2:seconds: found 0.2 s, where profiles.csv:3:seconds has 0.0002 s"),
     ],
 )
 def test_milliseconds_beside_seconds(put: Put, late: str, told: str) -> None:
     path = put(f"{HEAD}a,b,1,1,8,0.2,\n{late}\n")
-    with pytest.raises(InvalidInput, match=told + ", expected times in one unit"):
+    with refuses(f"{told}, expected times in one unit..."):
         read_profiles(path)
 
 
@@ -245,10 +258,10 @@ def test_wrong_words_and_files(put: Put, tmp_path: Path) -> None:
         read_profiles(put(OWN), gpus_per_node=0)
     with pytest.raises(UsageError, match="no profiles"):
         read_profiles([])
-    with pytest.raises(InvalidInput, match="no readable file at "):
+    with refuses("found no readable file at ..."):
         read_profiles(tmp_path / "nothing.csv")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InvalidInput, match="no CSV file in the folder"):
+    with refuses("found no CSV file in the folder..."):
         read_profiles(tmp_path / "empty")
 
 
@@ -260,7 +273,7 @@ def test_public_profiles_are_read_whole() -> None:
     sia = read_profiles(DATA / "sia/profiles/cifar10")
     assert len(sia) == 2090 and sia.ways.gpu_types == ("aws", "azure", "dgx-ext", "dgx", "quad", "rtx")
     assert len(read_profiles(DATA / "sia/profiles/cifar10", repeats="all")) == 4464
-    with pytest.raises(InvalidInput, match=r"placements-dgx-ext.csv:10:sync_time: found 0.28003 s of a step of 0.144"):
+    with refuses("placements-dgx-ext.csv:10:sync_time: found 0.28003 s of a step of 0.144..."):
         read_profiles(DATA / "sia/profiles/gpt_pmp")  # a pipeline: its times are those of a stage
     flow = read_profiles([DATA / f"elasticflow/throughputs_{gpu}" for gpu in ("A100", "T4")], gpus_per_node=8)
     assert len(flow) == 169 and flow.ways.gpu_types == ("A100", "T4")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 
-from optsched.errors import InvalidInput
 from optsched.formats.sol import read_sol, sol_text
 
 NAMES = ("x", "y", "z")
@@ -80,30 +80,30 @@ def test_text() -> None:
 
 
 REFUSED = {
-    "an unknown name": ("x 1\nw 2\n", r"p\.sol:2: found column .w., expected a column of the program"),
-    "a name twice": ("x 1\ny 0\nx 1\n", r"p\.sol:3: found column .x. a second time"),
-    "no number": ("x one\n", r"p\.sol:1: found .one., expected a finite number"),
-    "an infinite number": ("x 1\ny +infinity\n", r"p\.sol:2: found .\+infinity., expected a finite number"),
-    "NaN": ("x nan\n", r"p\.sol:1: found .nan."),
-    "a name alone": ("x\n", r"p\.sol:1: found .x., expected the name of a column and its value"),
-    "an objective that is none": ("=obj= good\n", r"p\.sol:1: found .good."),
-    "a heading in the middle": ("x 1\nobjective value: 3\n", r"p\.sol:2: found column .objective."),
-    "CBC, an unknown name": ("Optimal - objective value 1\n 0 w 1 0\n", r"p\.sol:2: found column .w."),
-    "XML": ("<?xml version='1.0'?>\n<CPLEXSolution>", r"p\.sol: found XML, as CPLEX writes it"),
-    "nothing": ("\n# comment\n", r"p\.sol: found no value"),
-    "another program": ("hello world\n", r"p\.sol:1: found column .hello."),
+    "an unknown name": ("x 1\nw 2\n", 'p.sol:2: found column "w", expected a column of the program'),
+    "a name twice": ("x 1\ny 0\nx 1\n", 'p.sol:3: found column "x" a second time'),
+    "no number": ("x one\n", 'p.sol:1: found "one", expected a finite number'),
+    "an infinite number": ("x 1\ny +infinity\n", 'p.sol:2: found "+infinity", expected a finite number'),
+    "NaN": ("x nan\n", 'p.sol:1: found "nan"'),
+    "a name alone": ("x\n", 'p.sol:1: found "x", expected the name of a column and its value'),
+    "an objective that is none": ("=obj= good\n", 'p.sol:1: found "good"'),
+    "a heading in the middle": ("x 1\nobjective value: 3\n", 'p.sol:2: found column "objective"'),
+    "CBC, an unknown name": ("Optimal - objective value 1\n 0 w 1 0\n", 'p.sol:2: found column "w"'),
+    "XML": ("<?xml version='1.0'?>\n<CPLEXSolution>", "p.sol: found XML, as CPLEX writes it"),
+    "nothing": ("\n# comment\n", "p.sol: found no value"),
+    "another program": ("hello world\n", 'p.sol:1: found column "hello"'),
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_is_refused(what: str, write) -> None:  # type: ignore[no-untyped-def]
     text, message = REFUSED[what]
-    with pytest.raises(InvalidInput, match=message):
+    with refuses(message):
         read_sol(write(text), NAMES)
 
 
 def test_missing_files(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="no readable file"):
+    with refuses("found no readable file..."):
         read_sol(tmp_path / "none.sol", NAMES)
-    with pytest.raises(InvalidInput, match="no readable file"):
+    with refuses("found no readable file..."):
         read_sol(tmp_path, NAMES)

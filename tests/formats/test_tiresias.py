@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refuses
 
 from optsched.cli.main import main
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import UsageError
 from optsched.formats.tiresias import import_tiresias
 from optsched.instance import Instance
 
@@ -62,20 +63,20 @@ def test_other_pools_and_the_jobs_that_have_arrived(make: Make) -> None:
     ("trace", "spec", "words"),
     [
         (HEAD, SPEC + "1,1,1,1,1", "trace.csv: found no line below the first"),
-        (HEAD + "0,0,1,1,vgg,1,1", SPEC + "1,1,1,1,1", 'trace.csv:2:num_gpu: found "0", expected a whole number'),
+        (HEAD + "0,0,1,1,vgg,1,1", SPEC + "1,1,1,1,1", 'trace.csv:2:num_gpu: found "0", expected a whole number...'),
         (HEAD + "0,1,1,1,vgg,0,1", SPEC + "1,1,1,1,1", 'trace.csv:2:duration: found "0", expected seconds above 0'),
         (HEAD + "0,1,x,1,vgg,1,1", SPEC + "1,1,1,1,1", 'trace.csv:2:submit_time: found "x", expected a number'),
-        (HEAD + "0,1,1,1,vgg,1,1\n0,1,1,1,vgg,1,1", SPEC + "1,1,1,1,1", 'trace.csv:3:job_id: found "0" a second time'),
+        (HEAD + "0,1,1,1,vgg,1,1\n0,1,1,1,vgg,1,1", SPEC + "1,1,1,1,1",
+         'trace.csv:3:job_id: found "0" a second time...'),
         ("job_id,num_gpu\n", SPEC + "1,1,1,1,1", "trace.csv:1: found no column submit_time"),
         (TRACE, SPEC + "1,1,1,1,1\n1,1,1,1,1", "spec.csv:3: found a second line, expected one line below the first"),
         (TRACE, SPEC + "0,1,1,1,1", 'spec.csv:2:num_switch: found "0", expected a whole number, at least 1'),
-        (TRACE, SPEC.replace("mem_p_node", "memory") + "1,1,1,1,1", "spec.csv:1: found an unknown column"),
+        (TRACE, SPEC.replace("mem_p_node", "memory") + "1,1,1,1,1", "spec.csv:1: found an unknown column..."),
     ],
 )  # fmt: skip
 def test_wrong_files(make: Make, trace: str, spec: str, words: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with refuses(words):
         make(trace, spec)
-    assert words in str(caught.value)
 
 
 def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
