@@ -61,7 +61,7 @@ def test_the_file_and_its_folders_can_be_left_out(text: str) -> None:
         raise InvalidInput("jobs[0].steps", "/tmp/b.csv", "a number", "/tmp/in/a.json")
 
 
-@pytest.mark.parametrize("text", ["b.json: jobs[0].steps", "in/a.json: jobs[0].steps", "a.json: jobs[1].steps", "steps"])
+@pytest.mark.parametrize("text", ["b.json: jobs[0].steps", "in/a.json: jobs[0].steps", "a.json: jobs[1].steps"])
 def test_other_files_are_told_apart(text: str) -> None:
     with pytest.raises(AssertionError), refuses(text):
         raise InvalidInput("jobs[0].steps", "/tmp/b.csv", "a number", "/tmp/in/a.json")

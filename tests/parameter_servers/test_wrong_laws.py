@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from parameter_server_cases import REFERENCE, gpu_document, options_document
 from pydantic import BaseModel
+from refusals import refuses
 
 import optsched
 from optsched import Instance
 from optsched.candidates import servers
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import UsageError
 from optsched.performance import parameter_server_documents
 
 PATH = "workloads.law0.parameters.parameter_server"
@@ -79,7 +80,8 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
         ".value.sigmoid[1]: found -1.0, expected a number of at least 0, as the value must not grow with the duration",
     ),
     (changed(value=3), ".value: found 3, expected an object"),
-    (changed(limit=dict.fromkeys(("r0", "r1", "r2"), 1e5)), "servers, expected a limit with at most 1,000,000"),
+    (changed(limit=dict.fromkeys(("r0", "r1", "r2"), 1e5)),
+     ".limit: found room for ..., expected a limit with at most 1,000,000"),
 ]  # fmt: skip
 
 
@@ -89,43 +91,55 @@ def test_a_wrong_law(change: Callable[[dict[str, Any]], None], words: str) -> No
     for resource in document["cluster"]["resources"]:
         resource["capacity"] = 1e9
     change(document["workloads"]["law0"]["parameters"]["parameter_server"])
-    with pytest.raises(InvalidInput) as error:
+    with refuses(f"{PATH}{words}..."):
         optsched.compile(Instance.from_document(document))
-    assert str(error.value).startswith(PATH)
-    assert words in str(error.value)
 
 
 def test_no_object() -> None:
     document = REFERENCE.document()
     document["workloads"]["law0"]["parameters"]["parameter_server"] = [1]
-    with pytest.raises(InvalidInput, match=r"parameter_server: found \[1\], expected an object"):
+    with refuses("workloads.law0.parameters.parameter_server: found [1], expected an object"):
         optsched.compile(Instance.from_document(document))
 
 
 def test_a_law_beside_a_throughput() -> None:
     document = REFERENCE.document()
     document["workloads"]["law0"]["throughput"] = {"g": 1.0}
-    with pytest.raises(InvalidInput, match=f"{PATH}: found a law beside a throughput, expected one of the two"):
+    with refuses(f"{PATH}: found a law beside a throughput, expected one of the two..."):
         optsched.compile(Instance.from_document(document))
 
 
 def test_a_consumable_resource() -> None:
     document = REFERENCE.document()
     document["cluster"]["resources"][2]["kind"] = "consumable"
-    with pytest.raises(InvalidInput, match=r"worker.r2: found a consumable resource, expected a renewable one"):
+    with refuses(
+        "workloads.law0.parameters.parameter_server.worker.r2: found a consumable resource, expected a renewable one..."
+    ):
         optsched.compile(Instance.from_document(document))
 
 
 @pytest.mark.parametrize(
     ("field", "name", "amount", "words"),
     [
-        ("worker", "fast", 1.5, "worker.fast: found 1.5, expected a whole number of GPUs"),
-        ("server", "plain", 1, "server.plain: found GPUs of fast, plain, expected GPUs of one pool"),
+        (
+            "worker",
+            "fast",
+            1.5,
+            "workloads.net.parameters.parameter_server.worker.fast: found 1.5, expected a whole number of GPUs",
+        ),
+        (
+            "server",
+            "plain",
+            1,
+            "workloads.net.parameters.parameter_server.server.plain: found GPUs of fast, plain, expected "
+            "GPUs of one pool",
+        ),
         (
             "worker",
             "plain.memory",
             1,
-            "worker.plain.memory: found an unknown resource, expected one of fast, plain, fast",
+            "workloads.net.parameters.parameter_server.worker.plain.memory: found an unknown resource, "
+            "expected one of fast, plain, fast...",
         ),
     ],
 )
@@ -133,9 +147,8 @@ def test_wrong_gpus(field: str, name: str, amount: float, words: str) -> None:
     document = gpu_document()
     law = document["workloads"]["net"]["parameters"]["parameter_server"]
     law[field][name], law["limit"][name] = amount, 1
-    with pytest.raises(InvalidInput) as error:
+    with refuses(words):
         optsched.compile(Instance.from_document(document))
-    assert words in str(error.value)
 
 
 def test_too_many_workers_are_told_before_they_are_counted() -> None:
@@ -144,13 +157,16 @@ def test_too_many_workers_are_told_before_they_are_counted() -> None:
         resource["capacity"] = 1e60
     law = document["workloads"]["law0"]["parameters"]["parameter_server"]
     law["limit"] = {"r0": 1e50, "r1": 1e50, "r2": 1e50}
-    with pytest.raises(InvalidInput, match=r"found room for at least [0-9,]* pairs of workers and servers"):
+    with refuses(
+        "workloads.law0.parameters.parameter_server.limit: found room for at least 9,007,199,254,740,992 "
+        "pairs of workers and servers"
+    ):
         optsched.compile(Instance.from_document(document))
 
 
 def test_too_many_columns_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "MOST_COLUMNS", 243)
-    with pytest.raises(InvalidInput, match="found room for 244 pairs of workers and servers in 4 kinds of jobs"):
+    with refuses("workloads: found room for 244 pairs of workers and servers in 4 kinds of jobs"):
         optsched.compile(REFERENCE.instance())
 
 
@@ -159,7 +175,7 @@ def test_as_many_pairs_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parameter_server_documents, "MOST_PAIRS", most)
     optsched.compile(REFERENCE.instance())
     monkeypatch.setattr(parameter_server_documents, "MOST_PAIRS", most - 1)
-    with pytest.raises(InvalidInput, match=f"found room for {most} pairs"):
+    with refuses(f"workloads.law2.parameters.parameter_server.limit: found room for {most} pairs..."):
         optsched.compile(REFERENCE.instance())
 
 
@@ -168,23 +184,26 @@ def test_as_many_pairs_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["smd", "smd-tight"])
 @pytest.mark.parametrize(
-    ("limit", "error", "words"),
+    ("limit", "words"),
     [
-        (None, UsageError, 'job "a" has options and no limit, expected workloads.w.parameters.limit'),
-        (5, InvalidInput, "workloads.w.parameters.limit: found 5, expected an object"),
-        ({"r": -1}, InvalidInput, "workloads.w.parameters.limit.r: found -1, expected a number of at least 0"),
-        ({"s": 1}, InvalidInput, "workloads.w.parameters.limit.s: found an unknown resource, expected one of g, r"),
-        (
-            {"g": 1}, InvalidInput,
-            'workloads.w.parameters.limit.r: found nothing, expected a limit, as an option of job "a" uses r',
-        ),
+        (5, ": found 5, expected an object"),
+        ({"r": -1}, ".r: found -1, expected a number of at least 0"),
+        ({"s": 1}, ".s: found an unknown resource, expected one of g, r"),
+        ({"g": 1}, '.r: found nothing, expected a limit, as an option of job "a" uses r'),
     ],
-)  # fmt: skip
-def test_wrong_limits_of_options(name: str, limit: Any, error: type[Exception], words: str) -> None:
+)
+def test_wrong_limits_of_options(name: str, limit: Any, words: str) -> None:
     instance = Instance.from_document(options_document(limit))
-    with pytest.raises(error) as raised:
+    with refuses(f"workloads.w.parameters.limit{words}..."):
         optsched.solve(instance, name)
-    assert words in str(raised.value)
+    assert optsched.solve(instance, "multiple-choice").objective == pytest.approx(15)  # needs no limit
+
+
+@pytest.mark.parametrize("name", ["smd", "smd-tight"])
+def test_options_without_a_limit(name: str) -> None:
+    instance = Instance.from_document(options_document(None))
+    with pytest.raises(UsageError, match=r'job "a" has options and no limit, expected workloads\.w\.parameters\.limit'):
+        optsched.solve(instance, name)
     assert optsched.solve(instance, "multiple-choice").objective == pytest.approx(15)  # needs no limit
 
 
@@ -208,7 +227,7 @@ def test_a_limit_that_forgets_what_only_a_worse_option_uses() -> None:
     document = options_document({"r": 4})
     document["cluster"]["resources"].append({"name": "s", "capacity": 1})
     document["jobs"][1]["options"][2]["uses"]["s"] = 1
-    with pytest.raises(InvalidInput, match=r"limit\.s: found nothing, expected a limit, as an option of job"):
+    with refuses("workloads.w.parameters.limit.s: found nothing, expected a limit, as an option of job..."):
         optsched.solve(Instance.from_document(document), "smd")
 
 

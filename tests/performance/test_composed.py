@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
+from refusals import refuses, stated
 
 import optsched
 from optsched.arrays import FloatArray
@@ -118,7 +119,7 @@ def test_each_cell_comes_from_the_first_model_that_knows() -> None:
 def test_what_cannot_be_is_refused_with_its_path(document: Document, words: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         make_model(instance_of(), document)
-    assert str(raised.value).startswith(words), raised.value
+    assert stated(f"{words}...").holds(raised.value), raised.value
 
 
 # --- what the instance states -----------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ def test_noise_does_not_depend_on_the_order_or_on_the_process() -> None:
     jobs = JobBatch(*(column[rows] for column in vars(batch(instance)).values()))
     assert (model.predict(jobs, FOUR).rate == said.rate[rows]).all()
     code = (
-        "import sys; sys.path.insert(0, 'tests/performance'); import test_composed as t;"
+        "import sys; sys.path[:0] = ['tests', 'tests/performance']; import test_composed as t;"
         "i = t.instance_of(); m = t.make_model(i, {'model': 'noisy', 'of': t.TABLE});"
         "print(m.predict(t.batch(i), t.FOUR).rate.tolist())"
     )
@@ -372,9 +373,9 @@ def test_what_teaches_nothing_changes_nothing() -> None:
     instance = instance_of()
     model = online(instance)
     assert model.observe(seen(instance, 2, 0, 5.0)) == set()  # the table knows no rate of c
-    with pytest.raises(InvalidInput, match="a finite rate above 0"):
+    with refuses("observations[0].rate: found 0.0, expected a finite rate above 0"):
         model.observe(seen(instance, 0, 0, 0.0))
-    with pytest.raises(InvalidInput, match="a finite rate above 0"):
+    with refuses("observations[0].rate: found NaN, expected a finite rate above 0"):
         model.observe(seen(instance, 0, 0, float("nan")))
     before = online(instance).predict(batch(instance), FOUR)
     assert (model.predict(batch(instance), FOUR).rate == before.rate).all()
@@ -409,14 +410,14 @@ def test_a_performance_object_of_ones_own_takes_the_place_of_the_instances(tmp_p
     model.write_text('{"format": "optsched-model/1", "model": "noisy", "of": {"model": "table"}, "sd": 0.5}')
     assert optsched.load(path, performance=model).performance["sd"] == 0.5
     for text, words in (
-        ("{", "text that is not JSON"),
-        ("[]", "found \\[\\]"),
+        ("{", "model.json: found text that is not JSON..."),
+        ("[]", "model.json: found []"),
         ('{"model": "table"}', "format: found null"),
         ('{"format": "optsched-model/1"}', "model: found nothing"),
         ('{"format": "optsched-model/1", "model": 3}', "model: found 3"),
     ):
         model.write_text(text)
-        with pytest.raises(InvalidInput, match=words):
+        with refuses(words):
             optsched.load(path, performance=model)
-    with pytest.raises(InvalidInput, match="no readable file"):
+    with refuses("found no readable file..."):
         optsched.load(path, performance=tmp_path / "none.json")

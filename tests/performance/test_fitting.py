@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 from small_time_model import Linear, planted
 
 from optsched import performance, registry
@@ -140,42 +141,45 @@ def test_models_and_chains_are_evaluated_by_name(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("models", "options", "error", "words"),
+    ("models", "options", "words"),
     [
-        ("table", {}, UsageError, "table is not fitted to profiles, expected one of "),
-        ("polux", {}, UsageError, "unknown performance model 'polux'"),
-        ([], {}, UsageError, "no model is named"),
-        ([Linear.name, Linear.name], {"floor": 1}, UsageError, "options beside several models"),
-        (Linear.name, {"roof": 1}, InvalidInput, "performance.roof: found an unknown option"),
+        ("table", {}, "table is not fitted to profiles, expected one of "),
+        ("polux", {}, "unknown performance model 'polux'"),
+        ([], {}, "no model is named"),
+        ([Linear.name, Linear.name], {"floor": 1}, "options beside several models"),
     ],
 )
-def test_wrong_words(models: object, options: dict[str, object], error: type[Exception], words: str) -> None:
-    with pytest.raises(error) as caught:
+def test_wrong_words(models: object, options: dict[str, object], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
         fit_model(PROFILES, models, **options)  # type: ignore[arg-type]
     assert words in str(caught.value)
 
 
+def test_an_option_that_the_model_lacks() -> None:
+    with refuses("performance.roof: found an unknown option..."):
+        fit_model(PROFILES, Linear.name, roof=1)
+
+
 def test_a_fit_takes_one_measurement_and_refuses_none() -> None:
     assert fit_model(PROFILES.take(np.array([0])), Linear.name)["model"] == Linear.name
-    with pytest.raises(InvalidInput, match="profiles: found no measurements"):
+    with refuses("profiles: found no measurements"):
         fit_model(PROFILES.take(np.array([], np.int64)), Linear.name)
 
 
 def test_documents_that_are_no_models() -> None:
     for document, words in (
-        ({"model": "nothing"}, 'performance.model: found "nothing", expected one of'),
+        ({"model": "nothing"}, 'performance.model: found "nothing", expected one of...'),
         ({"model": Linear.name}, "performance.per_sample: found nothing"),
         ({}, "model: found nothing"),
     ):
-        with pytest.raises(InvalidInput) as caught:
+        with refuses(words):
             predict_times(document, PROFILES.ways)
-        assert words in str(caught.value)
 
 
 def test_files_that_are_no_models(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     path.write_text(json.dumps({"model": "table"}))
-    with pytest.raises(InvalidInput, match='format: found null, expected "optsched-model/1"'):
+    with refuses('format: found null, expected "optsched-model/1"'):
         read_model(path)
 
 
@@ -188,7 +192,7 @@ def test_models_of_names_are_asked_by_the_names_of_the_profiles() -> None:
     t4 = np.array([gpu == "T4" for gpu in ways.gpu_types])[ways.gpu]
     np.testing.assert_array_equal(np.isfinite(told), bert & t4 & (ways.gpus == 1))
     assert set(told[np.isfinite(told)]) == {1 / 5.0}
-    with pytest.raises(InvalidInput, match=r"throughput.gpt: found no workload of the instance, expected one of bert"):
+    with refuses("performance.throughput.gpt: found no workload of the instance, expected one of bert..."):
         predict_times({"model": "oracle", "throughput": {"gpt": {"T4": {"1": 5.0}}}}, ways)
 
 

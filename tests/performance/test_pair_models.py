@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from pair_cases import GPUS, effects, every_pair, profiles_of, symmetric
+from refusals import refuses
 
-from optsched.errors import InvalidInput
 from optsched.performance import Source
 from optsched.performance.learned.completion import Completion, CompletionOptions, complete
 from optsched.performance.learned.gaussian_pairs import GaussianPairs
@@ -241,7 +241,7 @@ def test_horus_rule_needs_no_measurement() -> None:
     said = model.fractions(ask("k80", "j5", "j4"))  # 0.7 and 0.6 busy
     assert said.first[0] == said.second[0] == pytest.approx(1 / 1.3)
     assert model.fractions(ask("k80", "j0", "j1")).first[0] == 1.0
-    with pytest.raises(InvalidInput, match="profiles: found 0 fractions of jobs with known utilisation, expected at"):
+    with refuses("profiles: found 0 fractions of jobs with known utilisation, expected at..."):
         Utilisation.fit(empty, {})
 
 
@@ -326,8 +326,8 @@ def test_auto_with_many_pairs(monkeypatch: pytest.MonkeyPatch, bare: bool, chose
     ("columns", "message"),
     [
         ({"first": ["a"]}, "first: found 1 values, expected 2, as many as gpu"),
-        ({"fraction_first": [0.5, 1.5]}, r"fraction_first\[1\]: found 1.5, expected a number from 0 to 1"),
-        ({"fraction_second": [0.5, 0.0]}, r"fraction_second\[1\]: found 0.0, expected 0 for both jobs or for none"),
+        ({"fraction_first": [0.5, 1.5]}, "fraction_first[1]: found 1.5, expected a number from 0 to 1"),
+        ({"fraction_second": [0.5, 0.0]}, "fraction_second[1]: found 0.0, expected 0 for both jobs or for none..."),
         ({"isolated": {("a", "g"): 0.0}}, "isolated.a.g: found 0.0, expected a finite number above 0"),
         ({"utilisation": {("a", "g"): 1.2}}, "utilisation.a.g: found 1.2, expected a number from 0 to 1"),
         ({"batch": {"a": -1.0}}, "batch.a: found -1.0, expected a finite number above 0"),
@@ -336,7 +336,7 @@ def test_auto_with_many_pairs(monkeypatch: pytest.MonkeyPatch, bare: bool, chose
 def test_profiles_that_cannot_be(columns: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {"gpu": ["g", "g"], "first": ["a", "a"], "second": ["b", "c"], "fraction_first": [0.5, 0.5],
                              "fraction_second": [0.5, 0.5]}  # fmt: skip
-    with pytest.raises(InvalidInput, match=message):
+    with refuses(message):
         PairProfiles.of(**(given | columns))
 
 
@@ -344,27 +344,37 @@ def test_profiles_that_cannot_be(columns: dict[str, Any], message: str) -> None:
     ("name", "options", "message"),
     [
         ("row-column", {"penalty": 0.0}, "performance.penalty: found 0.0, expected a number above 0"),
-        ("completion", {"ranks": 3}, "performance.ranks: found an unknown key .*did you mean 'rank'"),
+        (
+            "completion",
+            {"ranks": 3},
+            "performance.ranks: found an unknown key 'ranks', expected one of the format's keys (did you "
+            "mean 'rank'...",
+        ),
         ("gaussian-pairs", {"sample": 0}, "performance.sample: found 0, expected a number of at least 1"),
         ("utilisation", {"rule": "x"}, "performance.rule: found \"x\", expected one of 'isotonic' or 'horus'"),
-        ("auto", {"x": {}}, "performance.x: found {}, expected options of one of boosted-pairs, .* by its name"),
-        ("conformal-pairs", {"of": {"model": "x"}}, 'performance.of.model: found "x", expected one of auto'),
+        (
+            "auto",
+            {"x": {}},
+            "performance.x: found {}, expected options of one of boosted-pairs, completion, "
+            "conformal-pairs, gaussian-pairs, row-column, utilisation by its name",
+        ),
+        ("conformal-pairs", {"of": {"model": "x"}}, 'performance.of.model: found "x", expected one of auto...'),
         ("conformal-pairs", {"of": {"model": "row-column", "penalty": 0.0}}, "performance.of.penalty: found 0.0"),
     ],
 )
 def test_options_that_cannot_be(name: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+    with refuses(message):
         pair_class(name).fit(profiles_of(), options)
 
 
 @pytest.mark.parametrize("name", ["completion", "gaussian-pairs", "row-column", "boosted-pairs"])
 def test_too_few_pairs(name: str) -> None:
-    with pytest.raises(InvalidInput, match="profiles: found 1 pairs that ran together, expected at least"):
+    with refuses("profiles: found 1 pairs that ran together, expected at least..."):
         pair_class(name).fit(profiles_of().take(np.array([0])), {})
 
 
 def test_trees_need_features() -> None:
-    with pytest.raises(InvalidInput, match="profiles: found nothing but names of workloads, expected a family"):
+    with refuses("profiles: found nothing but names of workloads, expected a family..."):
         pair_class("boosted-pairs").fit(profiles_of(bare=True), {})
 
 
@@ -398,26 +408,26 @@ def test_trees_leave_out_what_is_unknown_of_every_pair(left: str) -> None:
     [
         ("row-column", {"effects": {}}, "p.effects.k80: found nothing, expected this key"),
         ("row-column", {"measured": [{"gpu": "k80", "first": "x", "second": "j0", "fractions": [1.0, 1.0]}]},
-         r'p.measured\[0\].first: found "x", expected one of workloads'),
+         'p.measured[0].first: found "x", expected one of workloads'),
         ("row-column", {"measured": [{"gpu": "k80", "first": "j1", "second": "j0", "fractions": [1.0]}]},
-         r"p.measured\[0\].fractions: found \[1.0\], expected at least 2 entries"),
+         "p.measured[0].fractions: found [1.0], expected at least 2 entries"),
         ("row-column", {"measured": [{"gpu": "k80", "first": "j1", "second": "j0", "fractions": [1.0, 0.0]}]},
-         r"p.measured: fraction_second\[0\]: found 0.0, expected 0 for both"),
+         "p.measured: fraction_second[0]: found 0.0, expected 0 for both..."),
         ("completion", {"completed": [[0.5]]}, "p.completed: found another shape, expected 6 rows of 12 values"),
         ("gaussian-pairs", {"together": [0.0]}, "p.together: found 1 values, expected 10 for this model"),
-        ("gaussian-pairs", {"apart": [99.0] * 10}, r"p.apart\[0\]: found 99, expected a log within \+-20"),
-        ("utilisation", {"sums": []}, "p.logs: found .* values, expected 0, as many as sums"),
+        ("gaussian-pairs", {"apart": [99.0] * 10}, "p.apart[0]: found 99, expected a log within +-20"),
+        ("utilisation", {"sums": []}, "p.logs: found 5 values, expected 0, as many as sums"),
         ("utilisation", {"sums": [2.0, 1.0], "logs": [0.0, -1.0]}, "p: found sums or logs out of order"),
-        ("auto", {"chosen": {"model": 3}}, "p.chosen.model: found 3, expected one of auto"),
+        ("auto", {"chosen": {"model": 3}}, "p.chosen.model: found 3, expected one of auto..."),
         ("conformal-pairs", {"radius": -1.0}, "p.radius: found -1.0, expected a number of at least 0"),
     ],
 )  # fmt: skip
 def test_documents_that_cannot_be(name: str, change: dict[str, Any], message: str) -> None:
     document = fit(name, profiles_of(share=0.7)).document() | change
-    with pytest.raises(InvalidInput, match=message):
+    with refuses(message):
         make_pair_model(document, "p")
 
 
 def test_no_document() -> None:
-    with pytest.raises(InvalidInput, match=r"performance\.pairs: found 3, expected the document of a model of pairs"):
+    with refuses("performance.pairs: found 3, expected the document of a model of pairs"):
         make_pair_model(3)

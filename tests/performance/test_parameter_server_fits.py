@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 from optsched import Instance
-from optsched.errors import InvalidInput
 from optsched.performance.loss_curve import LossCurve, fit_loss_curve
 from optsched.performance.parameter_server_bottleneck import BottleneckLaw
 from optsched.performance.parameter_server_documents import read_parameter_servers
@@ -62,13 +62,16 @@ def test_a_fit_is_a_piece_of_an_instance() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([1, 1, 2], [1, 1, 1], [1, 1, 1]), r"workers: found 2 pairs of workers and servers, expected at least 5 diff"),
-        (([1, 0], [1, 1], [1, 1]), r"workers\[1\]: found 0\.0, expected a finite number above 0"),
-        (([1], [1, 2], [1, 1]), r"workers: found shape \(1,\), expected 2 values"),
+        (
+            ([1, 1, 2], [1, 1, 1], [1, 1, 1]),
+            "workers: found 2 pairs of workers and servers, expected at least 5 diff...",
+        ),
+        (([1, 0], [1, 1], [1, 1]), "workers[1]: found 0.0, expected a finite number above 0"),
+        (([1], [1, 2], [1, 1]), "workers: found shape (1,), expected 2 values..."),
     ],
 )
 def test_bad_speeds_are_told(arguments: tuple[Any, Any, Any], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+    with refuses(message):
         fit_parameter_server(*arguments)
 
 
@@ -94,13 +97,13 @@ def test_convergence_is_where_the_loss_stops_falling() -> None:
     curve = LossCurve(1.0, 1.0, 0.0)  # 1, 1/2, 1/3, ...
     assert curve.convergence_epoch(0.1) == 3 and curve.convergence_epoch(0.2) == 2  # falls of 1/2, 1/6, 1/12
     assert curve.convergence_epoch(1e-9) == 100
-    with pytest.raises(InvalidInput, match="threshold: found 0"):
+    with refuses("threshold: found 0"):
         curve.convergence_epoch(0)
-    with pytest.raises(InvalidInput, match="window: found 0"):
+    with refuses("window: found 0"):
         curve.convergence_epoch(0.1, 0)
-    with pytest.raises(InvalidInput, match="epochs: found 2 different ones, expected at least 3"):
+    with refuses("epochs: found 2 different ones, expected at least 3"):
         fit_loss_curve([0, 1, 1], [3, 2, 2])
-    with pytest.raises(InvalidInput, match=r"losses\[1\]: found 0\.0"):
+    with refuses("losses[1]: found 0.0"):
         fit_loss_curve([0, 1, 2], [3, 0, 2])
 
 
@@ -111,5 +114,5 @@ def test_the_busiest_resource_sets_the_pace() -> None:
     assert law.synchronous(4, 1) == pytest.approx(1 / (0.25 + 0.8))
     w = np.arange(1, 50)
     assert (np.diff(law.asynchronous(w, 4)) >= 0).all() and (law.synchronous(w, 8) >= law.synchronous(w, 4)).all()
-    with pytest.raises(InvalidInput, match="compute: found 0, expected a finite number above 0"):
+    with refuses("compute: found 0, expected a finite number above 0"):
         BottleneckLaw(0, 1, 1, 1)

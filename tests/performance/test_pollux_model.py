@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 from time_cases import SHARED, grid, log_error, random_ways
 
-from optsched.errors import InvalidInput
 from optsched.performance.parametric.overlap import overlapped
 from optsched.performance.parametric.pollux import Pollux
 from optsched.performance.parametric.pollux_fit import adaptdl_objective, fit_adaptdl, fit_robust
@@ -183,14 +183,17 @@ def test_units_do_not_matter(of_seconds: float, of_samples: float) -> None:
 
 @pytest.mark.parametrize(
     ("of_seconds", "of_samples", "words"),
-    [(1e-6, 1.0, r"seconds: found .* median, expected 1e-06 to 1e\+06 s for this method, or method robust"),
-     (1e8, 1.0, "seconds: found"),
-     (1.0, 1e6, r"samples: found .* median, in .* s, expected at least 1e-07 s each for this method")],
+    [(1e-6, 1.0,
+        "profiles of bert on t4: seconds: found 1.8022e-07 in the median, expected 1e-06 to 1e+06 s for..."),
+     (1e8, 1.0, "profiles of bert on t4: seconds"),
+     (1.0, 1e6,
+      "profiles of bert on t4: samples: found 4.8e+07 in the median, in 0.18022 s, expected at least "
+      "1e-07 s each for this method...")],
 )  # fmt: skip
 def test_the_published_objective_has_bounds(of_seconds: float, of_samples: float, words: str) -> None:
     profiles = with_sync(planted())
     ways = profiles.ways.with_batches(profiles.ways.samples * of_samples, profiles.ways.passes)
-    with pytest.raises(InvalidInput, match=words):
+    with refuses(words):
         Pollux.fit(Profiles(ways, profiles.seconds * of_seconds, profiles.sync * of_seconds), {"method": "adaptdl"})
 
 
@@ -213,11 +216,11 @@ def test_documents_round_trip_exactly() -> None:
 
 def test_errors_are_told() -> None:
     nothing = planted().take(np.zeros(0, np.int64))
-    with pytest.raises(InvalidInput, match=r"profiles: found no measurements"):
+    with refuses("profiles: found no measurements"):
         Pollux.fit(nothing, {})
-    with pytest.raises(InvalidInput, match=r"profiles of bert on t4: sync: found no measured sync"):
+    with refuses("profiles of bert on t4: sync: found no measured sync..."):
         Pollux.fit(planted(shapes=[(2, 1)]), {"method": "adaptdl"})
-    with pytest.raises(InvalidInput, match=r"performance\.method: found \"magic\""):
+    with refuses('performance.method: found "magic"'):
         Pollux.fit(planted(), {"method": "magic"})
-    with pytest.raises(InvalidInput, match=r"performance\.coefficients\.w\.g\.g: found 0\.5, expected a number of at"):
+    with refuses("performance.coefficients.w.g.g: found 0.5, expected a number of at..."):
         Pollux.from_document({"coefficients": {"w": {"g": {"a_c": 1.0, "b_c": 0.0, "g": 0.5}}}})

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
-from optsched.errors import InvalidInput
 from optsched.performance.learned.trees import TreeEnsemble
 
 pytestmark = pytest.mark.property
@@ -69,15 +69,19 @@ def test_trees_of_one_leaf() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("right", [0, -3], r"p\.right\[0\]: found 0, expected a later one of the 2 nodes"),
-        ("left", [2, -2], r"p\.left\[0\]: found 2, expected a later one of the 2 nodes"),
-        ("roots", [0, -5], r"p\.roots\[1\]: found -5, .* one of the 4 leaves"),
-        ("feature", [0, 2], r"p\.feature\[1\]: found 2, expected a feature below 2"),
-        ("threshold", [0.5], r"p\.threshold: found 1 values, expected 2, one per node"),
-        ("leaves", [float("nan")], r"p\.leaves\[0\]: found NaN, expected a finite number"),
-        ("more", 1, r"p\.more: found an unknown key"),
+        ("right", [0, -3], "p.right[0]: found 0, expected a later one of the 2 nodes..."),
+        ("left", [2, -2], "p.left[0]: found 2, expected a later one of the 2 nodes..."),
+        (
+            "roots",
+            [0, -5],
+            "p.roots[1]: found -5, expected a later one of the 2 nodes, or -1 - i for one of the 4 leaves",
+        ),
+        ("feature", [0, 2], "p.feature[1]: found 2, expected a feature below 2"),
+        ("threshold", [0.5], "p.threshold: found 1 values, expected 2, one per node"),
+        ("leaves", [float("nan")], "p.leaves[0]: found NaN, expected a finite number"),
+        ("more", 1, "p.more: found an unknown key..."),
     ],
 )
 def test_what_is_no_ensemble_is_refused(field: str, value: Any, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+    with refuses(message):
         TreeEnsemble.from_document(HAND | {field: value}, "p")
