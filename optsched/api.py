@@ -277,7 +277,8 @@ def make_limits(
 ) -> Limits:
     """Limits from what a user gives, checked; 0 threads are all that there are."""
     seconds = seconds_or_none(time_limit, "time_limit")
-    reals, wholes = {"gap": gap, "tolerance": tolerance}, {"work_limit": work_limit, "threads": threads, "seed": seed}
+    reals: dict[str, object] = {"gap": gap, "tolerance": tolerance}
+    wholes: dict[str, object] = {"work_limit": work_limit, "threads": threads, "seed": seed}
     for names, kind, expected in ((reals, Real, "a number"), (wholes, Integral, "a whole number")):
         for name, given in names.items():
             if given is not None and (not isinstance(given, kind) or isinstance(given, bool)):

@@ -207,7 +207,8 @@ class Formulation(ABC):
     @property
     def all_reads(self) -> frozenset[str]:
         """Names of all fields that it and its side constraints read, of those that only some do."""
-        return frozenset().union(*(part.reads | part.also_reads for part in (self, *self.constraints)))
+        own = self.reads | self.also_reads
+        return own.union(*(constraint.reads | constraint.also_reads for constraint in self.constraints))
 
     def _quantile(self) -> float | None:
         """The quantile of throughputs that hard deadlines reckon with; refused where there are none."""

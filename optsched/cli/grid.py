@@ -80,7 +80,8 @@ class Grid:
 
         A word that would leave no room for anything beside it is broken all the same.
         """
-        natural, least = [], []
+        natural: list[int] = []
+        least: list[int] = []
         for place, head in enumerate(self.columns):
             cells = [row[place] for row in self.rows]
             widest = max((line.cell_len for cell in cells for line in cell.split()), default=0)

@@ -15,7 +15,7 @@ from optsched.errors import UsageError
 from optsched.matrices import largest_of_rows
 from optsched.program.arrays import LinearArrays
 from optsched.program.conic import ConicProgram, linear_to_conic, with_utility_cones
-from optsched.program.filling_up import filled_up
+from optsched.program.greedy_fill import greedy_fill
 from optsched.program.linear import LinearProgram, Variables
 from optsched.program.ratio import Ratio
 from optsched.program.side_rows import SideRows
@@ -182,7 +182,11 @@ class AllocationProgram:
 
     def kept(self, x: FloatArray) -> FloatArray:
         """What can be kept of a point of the program without side rows and whole jobs."""
-        return filled_up(self, self.repaired(x)) if self.integral else self.repaired(x)
+        return self._greedy_fill(self.repaired(x)) if self.integral else self.repaired(x)
+
+    def _greedy_fill(self, x: FloatArray) -> FloatArray:
+        sums = [(matrix.tocsc(), most) for matrix, most in self.limited_sums]
+        return greedy_fill(self.classes, sums, self.gain, ~self.barred, x)
 
     def known_point(self) -> FloatArray:
         """A point that needs no solver: what is gained most of per unit of the resources, or an even split.
@@ -190,7 +194,7 @@ class AllocationProgram:
         It keeps time and capacity, and side rows that limit sums; whether it keeps all is for the certificate to say.
         """
         if self.integral:
-            return filled_up(self, np.zeros(self.classes.columns))
+            return self._greedy_fill(np.zeros(self.classes.columns))
         best, _ = self._best_alone
         x = np.zeros(self.classes.columns)
         x[best] = np.minimum(self.classes.count[self.classes.class_a[best]], self.limit[best])

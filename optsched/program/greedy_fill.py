@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from optsched.program.allocation import AllocationProgram
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.candidates import Classes
 
 PASSES = 200
 """Passes over the columns at most: each one takes as many as fit, in order, up to the first that does not."""
 ROUNDING = 1e-12
 
 
-def filled_up(program: AllocationProgram, x: FloatArray) -> FloatArray:
-    """A whole point with more jobs, by decreasing gain per part of the resources that a job takes.
+Sums = Sequence[tuple[sp.csc_matrix, FloatArray]]
+"""Matrices without negative entries, and the most that their rows may come to."""
 
-    Only rows that limit sums are looked at (`AllocationProgram.limited_sums`), and jobs that run alone.
+
+def greedy_fill(C: Classes, sums: Sums, gain: FloatArray, allowed: BoolArray, x: FloatArray) -> FloatArray:
+    """A whole point with more jobs, by decreasing gain per part of the resources that a job takes.
 
     Parameters
     ----------
-    program : AllocationProgram
-        With whole jobs.
+    C : Classes
+        The jobs; those that run alone are looked at.
+    sums : sequence of (matrix, limits)
+        The rows that are kept.
+    gain : FloatArray, shape (N,)
+        Gain of the objective per job in each column.
+    allowed : BoolArray, shape (N,)
+        Columns that may be taken.
     x : FloatArray, shape (N,)
         Where to begin: whole, within time and these rows.
     """
-    C, x = program.classes, x.copy()
-    sums = [(matrix.tocsc(), most) for matrix, most in program.limited_sums]
+    x = x.copy()
     share = np.zeros(C.columns)
     for matrix, most in sums:
         limited = np.isfinite(most) & (most > 0)
         share += matrix.T @ np.divide(1.0, most, out=np.zeros(len(most)), where=limited)
-    gain = program.gain
-    possible = C.alone & ~program.barred & (gain > 0)
+    possible = C.alone & allowed & (gain > 0)
     order = np.lexsort((-gain, -np.divide(gain, share, out=np.full(C.columns, np.inf), where=share > 0)))
     order = order[possible[order]]
     for _ in range(PASSES):
@@ -54,7 +57,7 @@ def filled_up(program: AllocationProgram, x: FloatArray) -> FloatArray:
     return x
 
 
-def _copies(sums: Sequence[tuple[sp.csc_matrix, FloatArray]], left: list[FloatArray], columns: IntArray) -> FloatArray:
+def _copies(sums: Sums, left: list[FloatArray], columns: IntArray) -> FloatArray:
     """How many jobs fit into what is left, in each column by itself."""
     copies = np.full(len(columns), np.inf)
     for (matrix, _), rest in zip(sums, left, strict=True):
@@ -64,9 +67,7 @@ def _copies(sums: Sequence[tuple[sp.csc_matrix, FloatArray]], left: list[FloatAr
     return copies
 
 
-def _prefix(
-    sums: Sequence[tuple[sp.csc_matrix, FloatArray]], left: list[FloatArray], columns: IntArray, amount: FloatArray
-) -> int:
+def _prefix(sums: Sums, left: list[FloatArray], columns: IntArray, amount: FloatArray) -> int:
     """How many of the columns fit together, from the first one on."""
     fits = len(columns)
     for (matrix, _), rest in zip(sums, left, strict=True):
