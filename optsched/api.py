@@ -281,7 +281,7 @@ def make_limits(
     wholes: dict[str, object] = {"work_limit": work_limit, "threads": threads, "seed": seed}
     for names, kind, expected in ((reals, Real, "a number"), (wholes, Integral, "a whole number")):
         for name, given in names.items():
-            if given is not None and (not isinstance(given, kind) or isinstance(given, bool)):
+            if given is not None and (isinstance(given, bool) or not isinstance(given, kind)):
                 raise UsageError(f"{name}: found {given!r}, expected {expected}")
     for name, value in (("time_limit", seconds), ("work_limit", work_limit)):
         if value is not None and not value > 0:
