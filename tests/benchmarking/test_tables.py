@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refuses
 
 from optsched.benchmarking.best_known import best_of, problem_of, read_best, with_best_known
 from optsched.benchmarking.sources import from_names, generated, seeds_of
 from optsched.benchmarking.table import LAST, ORDER, csv_text, read_rows, write_table
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import UsageError
 
 
 def row(instance: str, solver: str, status: str, objective: float | None, **more: Any) -> dict[str, Any]:
@@ -72,8 +73,8 @@ def test_gaps_to_the_best() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", r"best\.csv: line 1: found the columns nothing, expected the columns instance, formulation, objective"),
-        ("instance,objective\n", r"line 1: found the columns instance, objective, expected"),
+        ("", "best.csv: line 1: found the columns nothing, expected the columns instance, formulation, objective"),
+        ("instance,objective\n", "best.csv: line 1: found the columns instance, objective"),
         ("instance,formulation,objective\na,b,nan\n", r"line 2, objective: found 'nan', expected a finite number"),
         ("instance,formulation,objective\n,b,1\n", r"line 2: found no instance, expected the name of an instance"),
         ("instance,formulation,objective\na,b,1\na,b,2\n", r"line 3: found a b again with another objective"),
@@ -81,7 +82,7 @@ def test_gaps_to_the_best() -> None:
 )
 def test_tables_of_best_that_are_wrong(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "best.csv").write_text(text)
-    with pytest.raises(InvalidInput, match=words):
+    with refuses(words):
         read_best(tmp_path / "best.csv")
 
 
@@ -118,18 +119,18 @@ def test_csv_has_nothing_where_there_is_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("r.csv", "a,b\n1\n", r"r\.csv: line 2: found 1 cells, expected 2, as in line 1"),
+        ("r.csv", "a,b\n1\n", "r.csv: line 2: found 1 cells, expected 2, as in line 1"),
         ("r.csv", "a,a\n1,2\n", "line 1: found a column twice"),
         ("r.csv", "a,b\n", "found no rows, expected the rows of a sweep"),
         ("r.csv", "", "found no rows"),
-        ("r.json", '{"format": "optsched-solution/1"}', r"r\.json: found another document"),
+        ("r.json", '{"format": "optsched-solution/1"}', "r.json: found another document"),
         ("r.jsonl", '{"format": "optsched-results/1"}\n', "found no rows"),
         ("r.jsonl", "hello\n", r"line 1: found 'hello'"),
     ],
 )
 def test_results_that_cannot_be_read(name: str, text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(InvalidInput, match=words):
+    with refuses(words):
         read_rows(tmp_path / name)
 
 
@@ -137,19 +138,22 @@ def test_results_that_cannot_be_read(name: str, text: str, words: str, tmp_path:
     ("change", "words"),
     [
         ({"objective": "x"}, r'row 2, objective: found "x", expected a number, or nothing'),
-        ({"objective": True}, "row 2, objective: found true, expected a number"),
-        ({"objective": 10**400}, "row 2, objective: found .*, expected a number between"),
-        ({"total_s": -1.0}, r"row 2, total_s: found -1\.0, expected a time"),
+        ({"objective": True}, "r.json: row 2, objective: found true, expected a number..."),
+        (
+            {"objective": 10**400},
+            "r.json: row 2, objective: found 10000000000..., expected a number between...",
+        ),
+        ({"total_s": -1.0}, "r.json: row 2, total_s: found -1.0, expected a time..."),
         ({"sense": "up"}, 'row 2, sense: found "up", expected max, min or rule'),
-        ({"solver": ["highs"]}, r'row 2, solver: found \["highs"\], expected text'),
-        ({"status": None}, "row 2, status: found nothing, expected the outcome"),
+        ({"solver": ["highs"]}, 'r.json: row 2, solver: found ["highs"], expected text'),
+        ({"status": None}, "r.json: row 2, status: found nothing, expected the outcome..."),
         ({"instance": None}, "row 2: found neither instance nor trace"),
     ],
 )
 def test_rows_that_no_sweep_writes(change: dict[str, Any], words: str, tmp_path: Path) -> None:
     row = {"instance": "i", "solver": "highs", "status": "optimal", "objective": 1.0, "sense": "max", "total_s": 0.1}
     (tmp_path / "r.json").write_text(json.dumps({"format": "optsched-results/1", "rows": [row, row | change]}))
-    with pytest.raises(InvalidInput, match=words):
+    with refuses(words):
         read_rows(tmp_path / "r.json")
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from plan_instances import made, verified
+from refusals import refuses
 
 import optsched
 from optsched import Instance
 from optsched.engine import Engine
-from optsched.errors import InvalidInput
 from optsched.program import LinearProgram
 from optsched.registry import load_solver
 from optsched.solution.explanation import conflict_statement
@@ -28,16 +28,16 @@ def with_options(count: int, option: dict[str, Any], **fields: Any) -> Instance:
 @pytest.mark.parametrize("formulation", ["makespan-unrelated", "lease"])
 def test_a_job_that_would_never_end_is_no_job_of_a_plan(formulation: str) -> None:
     instance = with_options(2, {"value": 3}, deadline=100.0)
-    told = r"jobs\[0\].options: found no throughput or duration \(job 'h0'\), expected one of them, as jobs run"
-    with pytest.raises(InvalidInput, match=told):
+    told = "jobs[0].options: found no throughput or duration (job 'h0'), expected one of them, as jobs run..."
+    with refuses(told):
         optsched.solve(instance, formulation)
 
 
 @pytest.mark.parametrize("solver", ["auto", "clarabel"])
 @pytest.mark.parametrize("formulation", ["max-throughput", "isolated", "max-min-fairness", "makespan"])
 def test_values_alone_are_no_rates(formulation: str, solver: str) -> None:
-    told = r"jobs\[0\].options: found no throughput or duration \(job 'j0'\), expected a rate"
-    with pytest.raises(InvalidInput, match=told):
+    told = "jobs[0].options: found no throughput or duration (job 'j0'), expected a rate..."
+    with refuses(told):
         optsched.solve("@knapsack", formulation, solver=solver)
 
 

@@ -12,6 +12,7 @@ import scipy.optimize as so
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 import optsched
 from formulations.throughput_per_cost import ThroughputPerCost
@@ -450,12 +451,11 @@ def two_pools(**prices: float | None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("options", ({}, RATIO), ids=("sum", "ratio"))
 def test_a_pool_without_a_price_is_named(options: dict[str, str]) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        solve(two_pools(paid=1.0, gift=None), **options)
-    assert str(caught.value) == (
+    with refuses(
         "cluster.pools[1].cost_per_gpu_hour: found none (pool 'gift'), "
         "expected a price, as throughput-per-cost divides by it"
-    )
+    ):
+        solve(two_pools(paid=1.0, gift=None), **options)
 
 
 def test_a_pool_without_a_price_that_nobody_uses_is_no_matter() -> None:
@@ -467,12 +467,11 @@ def test_a_pool_without_a_price_that_nobody_uses_is_no_matter() -> None:
 @pytest.mark.parametrize("options", ({}, RATIO), ids=("sum", "ratio"))
 def test_work_for_nothing_is_refused(options: dict[str, str]) -> None:
     objective = options.get("objective", "sum")
-    with pytest.raises(InvalidInput) as caught:
-        solve(two_pools(paid=1.0, gift=0.0), **options)
-    assert str(caught.value) == (
+    with refuses(
         "cluster.pools[1].cost_per_gpu_hour: found 0, expected a price above 0, "
         f"as throughput-per-cost ({objective}) has no bound where work is free"
-    )
+    ):
+        solve(two_pools(paid=1.0, gift=0.0), **options)
 
 
 def test_a_free_pool_is_taken_where_deadlines_force_a_cost() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched import Instance
-from optsched.errors import InvalidInput
 from optsched.instance.reading import validate
 from optsched.solution.document import SolutionDocument
 
@@ -117,9 +117,8 @@ def test_what_is_not_of_the_format_is_told_with_its_path(
     for part in path[:-1]:
         owner = owner[part]
     owner[path[-1]] = value
-    with pytest.raises(InvalidInput) as caught:
+    with refuses(f"{told}..."):
         validate(SolutionDocument, document)
-    assert str(caught.value).startswith(told)
 
 
 def test_metrics_by_hand() -> None:
