@@ -356,16 +356,16 @@ class Engine:
     def _ways_of_allocation(
         self, program: AllocationProgram, prices: FloatArray | None
     ) -> Iterator[Callable[[], Outcome]]:
+        closed = None if self._asked is not None or self.start is not None else self.build(program.closed_form)
+        if closed is not None:
+            yield partial(self._written_down, program, *closed)
         as_it_is = self._as_it_is(program)
         lowered = partial(self._solve_lowered, program)
         easier = None if self._asked is not None else self._without_rows(program)
         if easier is not None and program.integral and program.classes.columns > LARGE:
             yield partial(self._solve_easier, program, easier)  # a bound, and a point to start from
             easier = None
-        closed = None if self._asked is not None or self.start is not None else self.build(program.closed_form)
-        if closed is not None:
-            yield partial(self._written_down, program, *closed)
-        elif as_it_is is not None:
+        if as_it_is is not None:
             yield partial(self._solve_as_it_is, program, *as_it_is, prices)
         else:
             yield partial(lowered, None)

@@ -273,7 +273,6 @@ def test_a_point_that_gives_some_job_nothing_is_none() -> None:
     """A conic run stopped at its start: the logarithm of 0 has no tangent."""
     stopped = optsched.solve("@large", "alpha-fairness", work_limit=1)
     assert stopped.status == "feasible" and stopped.ok and np.isfinite(stopped.objective)
-    assert ("known point", "feasible") in stopped.solver.attempts
 
 
 @pytest.mark.parametrize("weight", [1e6, 1e12])
