@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched import api
-from optsched.errors import InvalidInput, SolverUnavailable, UsageError
+from optsched.errors import SolverUnavailable, UsageError
 from optsched.shipped import shipped_path
 from optsched.starts import sol_of, start_point
 
@@ -126,15 +127,15 @@ def test_who_takes_no_start_says_so(previous: tuple[optsched.Solution, Path]) ->
 
 def test_starts_that_are_none(tmp_path: Path) -> None:
     for name, text, message in (
-        ("a.json", "{}", r"a\.json: start: found no solution"),
-        ("b.json", "[]", "start: found no solution"),
-        ("c.json", "{", "not JSON"),
-        ("d.sol", "x_9999 1", r"d\.sol:1: found column .x_9999."),
+        ("a.json", "{}", "a.json: start: found no solution..."),
+        ("b.json", "[]", "b.json: start: found no solution..."),
+        ("c.json", "{", "c.json: found text that is not JSON..."),
+        ("d.sol", "x_9999 1", 'd.sol:1: found column "x_9999"'),
     ):
         (tmp_path / name).write_text(text)
-        with pytest.raises(InvalidInput, match=message):
+        with refuses(message):
             optsched.solve("@quickstart", start=tmp_path / name)
-    with pytest.raises(InvalidInput, match="no readable file"):
+    with refuses("found no readable file..."):
         optsched.solve("@quickstart", start=tmp_path / "none.json")
     with pytest.raises(UsageError, match=r"start: found the shape \(3,\), expected \(44,\), the class columns"):
         optsched.solve("@quickstart", start=np.zeros(3))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched.errors import InvalidInput, OptschedError, UsageError
@@ -36,16 +37,16 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     "submit None": (lambda s: s.submit(None), "jobs: found null, expected a job, or a list of jobs"),
     "submit 5": (lambda s: s.submit(5), "jobs: found 5, expected a job, or a list of jobs"),
     "submit text": (lambda s: s.submit("abc"), 'jobs: found "abc", expected a job, or a list of jobs'),
-    "submit [5]": (lambda s: s.submit([5]), "jobs[0]: found 5, expected"),
+    "submit [5]": (lambda s: s.submit([5]), "jobs[0]: found 5"),
     "resize text": (lambda s: s.resize({"v100": "a"}), 'add.v100: found "a", expected a number'),
-    "resize None": (lambda s: s.resize(None), "add: found null, expected amounts by the name"),
+    "resize None": (lambda s: s.resize(None), "add: found null, expected amounts by the name..."),
     "resize null": (lambda s: s.resize({"v100": None}), "add.v100: found null, expected a number"),
-    "observe null": (lambda s: s.observe_many({"a": None}), "jobs.a: found null, expected"),
+    "observe null": (lambda s: s.observe_many({"a": None}), "jobs.a: found null"),
     "observe None": (lambda s: s.observe_many(None), "jobs: found null, expected what was measured, by job"),
     "observe list": (lambda s: s.observe([5], steps=3), "job: found [5], expected the id of a job"),
     "node list": (lambda s: s.node_down(["v100-0"]), 'nodes[0]: found ["v100-0"], expected the name of a node'),
     "drain number": (lambda s: s.node_drain("v100-0", 4), "nodes[1]: found 4, expected the name of a node"),
-    "cancel list": (lambda s: s.cancel(["a"]), 'jobs[0]: found ["a"], expected'),
+    "cancel list": (lambda s: s.cancel(["a"]), 'jobs[0]: found ["a"]'),
     "now": (lambda s: s.solve(1e101), "now: found 1e+101, expected seconds, at most 1e+100"),
 }
 
@@ -54,9 +55,8 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
 def test_an_event_that_makes_no_sense_is_refused(call: str) -> None:
     scheduler = made(job("a"))
     before, (act, words) = scheduler.state, CALLS[call]
-    with pytest.raises(InvalidInput) as refused:
+    with refuses(words):
         act(scheduler)
-    assert words in str(refused.value)
     assert scheduler.state is before
 
 
@@ -97,7 +97,7 @@ def second() -> Document:
 
 WRONG: list[tuple[str, str, Any, str]] = [
     *(
-        ("ledger", key, 10**20, f"ledger[0].{key}: found 1")
+        ("ledger", key, 10**20, f"ledger[0].{key}: found 1...")
         for key in ("nodes", "workers", "servers", "gpus", "option")
     ),
     *(("ledger", key, -3, f"ledger[0].{key}: found -3") for key in ("nodes", "workers", "servers")),
@@ -117,9 +117,8 @@ def test_a_field_of_a_state_that_makes_no_sense_is_refused(
 ) -> None:
     document = copy.deepcopy(second)
     (document[part][0] if part == "ledger" else document[part]["a"])[key] = value
-    with pytest.raises(InvalidInput) as refused:
+    with refuses(words):
         RoundState.from_document(document)
-    assert words in str(refused.value)
 
 
 def test_a_reservation_loses_nodes_that_go() -> None:

@@ -12,9 +12,10 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optsched
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import UsageError
 from optsched.rounds.digest import plan_digest
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.plan_document import plan_schema
@@ -166,18 +167,27 @@ def test_a_round_begins_with_whatever_there_is(tmp_path: Path, third: dict[str, 
 WRONG = {
     "format": ({"format": "optsched-round/2"}, 'format: found "optsched-round/2", expected "optsched-round/1"'),
     "round": ({"round": -1}, "round: found -1, expected a number of at least 0"),
-    "key": ({"ledgre": []}, "ledgre: found an unknown key 'ledgre', expected one of the format's keys (did you mean"),
+    "key": (
+        {"ledgre": []},
+        "ledgre: found an unknown key 'ledgre', expected one of the format's keys (did you mean...",
+    ),
     "policy": ({"policy": {"hysteresys": 1}}, "policy.hysteresys: found an unknown key 'hysteresys'"),
     "both": (
         {"policy": {"ranking": "fcfs", "formulation": "makespan"}},
         'policy: found {"ranking": "fcfs", "formulation": "makespan"}, expected a formulation or a ranking, not both',
     ),
-    "pool": ({"ledger": [{"job": "a", "pool": "q", "gpus": 1, "nodes": 1}]}, 'ledger[0].pool: found "q", expected one'),
-    "nobody": ({"ledger": [{"pool": None, "gpus": 1, "nodes": 1}]}, "expected a job or two jobs"),
+    "pool": (
+        {"ledger": [{"job": "a", "pool": "q", "gpus": 1, "nodes": 1}]},
+        'ledger[0].pool: found "q", expected one...',
+    ),
+    "nobody": (
+        {"ledger": [{"pool": None, "gpus": 1, "nodes": 1}]},
+        'ledger[0]: found {"pool": null, "gpus": 1, "nodes": 1}, expected a job or two jobs',
+    ),
     "basis": ({"basis": "AAAA"}, 'basis: found "AAAA", expected null, or the text that a state was written with'),
-    "instance": ({"instance": {"jobs": 1}}, "instance."),
+    "instance": ({"instance": {"jobs": 1}}, "instance.format"),
     "node": ({"reservations": [{"nodes": ["q"], "start": 0, "end": 1}]}, 'reservations[0].nodes[0]: found "q"'),
-    "times": ({"reservations": [{"nodes": [], "start": 1, "end": 1}]}, "reservations[0].end: found 1"),
+    "times": ({"reservations": [{"nodes": [], "start": 1, "end": 1}]}, "reservations[0].end: found 1..."),
     "service": ({"service": {"a": {"starts": 0.5}}}, "service.a.starts: found 0.5, expected a whole number"),
 }
 
@@ -185,17 +195,16 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_told_with_its_path(case: str, third: dict[str, Any]) -> None:
     change, message = WRONG[case]
-    with pytest.raises(InvalidInput) as error:
+    with refuses(message):
         RoundState.from_document(third | change)
-    assert message in str(error.value)
 
 
 def test_a_state_without_an_instance_and_things_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="instance: found nothing, expected this key"):
+    with refuses("instance: found nothing, expected this key"):
         RoundState.from_document({"format": "optsched-round/1"})
     file = tmp_path / "state.json"
     file.write_text('{"format": "optsched-round/9"}')
-    with pytest.raises(InvalidInput, match=r'state.json: format: found "optsched-round/9"'):
+    with refuses('state.json: format: found "optsched-round/9"...'):
         optsched.solve_round(file)
     with pytest.raises(UsageError, match="found a int, expected a RoundState, an Instance or a file of one"):
         optsched.solve_round(3)  # type: ignore[arg-type]

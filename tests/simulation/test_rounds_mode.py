@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from refusals import refuses
 
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import UsageError
 from optsched.simulation import Simulation, simulate
 from optsched.traces import Trace
 
@@ -326,9 +327,8 @@ def test_rounds_in_which_nothing_can_change_are_not_planned(make: Make, monkeypa
     ],
 )
 def test_options_that_make_no_sense_are_refused(make: Make, options: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
+    with refuses(f"{message}..."):
         simulate(make([job("a", 1.0)]), **options)
-    assert str(refused.value).startswith(message)
 
 
 def test_a_policy_that_there_is_not_is_refused(make: Make) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from refusals import refuses
 
-from optsched.errors import InvalidInput
 from optsched.simulation.options import MODES_OF, SimulationOptions, simulation_options
 from optsched.simulation.simulate import OF_ROUNDS, simulate
 
@@ -15,27 +15,26 @@ from optsched.simulation.simulate import OF_ROUNDS, simulate
     ("mode", "options", "words"),
     [
         ("fluid", {"observe": True}, "options.observe: found true, expected nothing in mode fluid: it is of rounds"),
-        ("fluid", {"round": 60.0}, "options.round: found 60.0, expected nothing in mode fluid"),
+        ("fluid", {"round": 60.0}, "options.round: found 60.0, expected nothing in mode fluid..."),
         (
             "gavel",
             {"failures": 9.0},
-            "options.failures: found 9.0, expected nothing in mode gavel: it is of rounds and",
+            "options.failures: found 9.0, expected nothing in mode gavel: it is of rounds and...",
         ),
-        ("rounds", {"pool_order": "random"}, 'options.pool_order: found "random", expected nothing in mode rounds'),
-        ("rounds", {"repair": 2.0}, "options.repair: found 2.0, expected failures beside it"),
+        ("rounds", {"pool_order": "random"}, 'options.pool_order: found "random", expected nothing in mode rounds...'),
+        ("rounds", {"repair": 2.0}, "options.repair: found 2.0, expected failures beside it..."),
     ],
 )
 def test_what_would_be_ignored_is_refused(mode: str, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
+    with refuses(words):
         simulate("@quickstart", mode=mode, **options)
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("mode", ["fluid", "gavel"])
 @pytest.mark.parametrize("name", OF_ROUNDS)
 def test_what_only_rounds_heed_is_refused_elsewhere(mode: str, name: str) -> None:
     value = {"fill": True, "progress": True, "patience": 3}.get(name, 1)
-    with pytest.raises(InvalidInput, match=rf"policy\.{name}: found .*, expected nothing in mode {mode}"):
+    with refuses(f"policy.{name}: found ..., expected nothing in mode {mode}..."):
         simulate("@quickstart", {"formulation": "max-min-fairness", name: value}, mode=mode)
 
 

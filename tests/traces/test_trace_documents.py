@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from refusals import refuses
 
 import optsched
-from optsched.errors import InvalidInput
 from optsched.traces import Trace, load_trace, trace_schema
 
 INSTANCE = {
@@ -63,7 +63,7 @@ def test_a_file_is_read_and_named(tmp_path: Path) -> None:
     path.write_text(json.dumps(TRACE))
     assert len(load_trace(path).regimes) == 3
     path.write_text(json.dumps(TRACE | {"regimes": {"c": [{"after": 1.0, "workload": "fast"}]}}))
-    with pytest.raises(InvalidInput, match=r'trace\.json: regimes\.c: found "c", expected the id of a job'):
+    with refuses('trace.json: regimes.c: found "c", expected the id of a job...'):
         load_trace(path)
 
 
@@ -82,9 +82,8 @@ def test_a_file_is_read_and_named(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_with_its_place(change: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
+    with refuses(f"{message}..."):
         Trace.from_document(TRACE | change)
-    assert str(refused.value).startswith(message)
 
 
 def test_the_schema_is_one() -> None:
