@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched import Instance
-from optsched.errors import InvalidInput
 
 pytestmark = pytest.mark.property
 
@@ -72,10 +72,10 @@ def test_a_deadline_is_met_at_any_rate(solver: str, rate: float) -> None:
 
 @pytest.mark.parametrize("field", ("weight", "steps"))
 def test_numbers_beyond_reason_are_refused(field: str) -> None:
-    with pytest.raises(InvalidInput, match=r"expected a number of at most 1e\+100"):
+    with refuses(f'{field}[0]: found 1e+300 (job "j0"), expected a number of at most 1e+100'):
         Instance.from_arrays(pools={"a": 1}, throughput=[[1.0]], **{field: 1e300})
     for rate in (1e300, 1e-300):
-        with pytest.raises(InvalidInput, match=r"throughput\[0, 0\].*expected 0, or a rate in steps/s from 1e-100"):
+        with refuses(f"throughput[0, 0]: found {rate}, expected 0, or a rate in steps/s from 1e-100..."):
             Instance.from_arrays(pools={"a": 1}, throughput=[[rate]])
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from picture_samples import document_of, instance_of, solved, with_placement
+from refusals import refuses
 
 import optsched
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import UsageError
 from optsched.report import SolutionFile, TopologyCells, topology_picture
 from optsched.report.fabric import MOST_GPUS, STATES, fabric_of
 from optsched.report.palette import IDLE, JOBS, PAPER
@@ -234,7 +235,7 @@ def test_a_gpu_that_is_none_is_refused(placed: Solution) -> None:
     for name in ("v100-0/4", "v100-9/0", "v100-0", "v100-0/-1", "v100-0/x", ""):
         document = document_of(placed)
         document["placement"][2]["gpus"][0] = name
-        with pytest.raises(InvalidInput, match=r"placement\[2\]\.gpus\[0\]: found .*, expected a GPU of the cluster"):
+        with refuses("placement[2].gpus[0]: found ..., expected a GPU of the cluster..."):
             topology_picture(SolutionFile.read(placed.instance, document))
 
 
