@@ -96,7 +96,8 @@ class Analyst:
     Parameters
     ----------
     limits : Limits
-        ``time`` is that of all runs together.
+        ``time`` is that of all runs together. ``work`` is left out: it counts for the runs that look for an answer,
+        and the analysis has bounds of work of its own.
     load : callable, optional
         Solver by name, as the caller has them run: in a process that can be killed perhaps.
     """
@@ -126,7 +127,9 @@ class Analyst:
         options: dict[str, Any] = {} if nodes is None else {"mip_max_nodes": nodes}
         if not presolve:
             options["presolve"] = "off"
-        limits = replace(self._limits, time=self._left(), gap=None, options=options, on_progress=None, on_log=None)
+        limits = replace(
+            self._limits, time=self._left(), work=None, gap=None, options=options, on_progress=None, on_log=None
+        )
         try:
             values = session.run(limits)
         except SolverCrashed:

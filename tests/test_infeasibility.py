@@ -104,6 +104,16 @@ def test_a_claim_of_before_with_its_least_violation_is_still_right() -> None:
     assert "certificate.proof" in {finding.field for finding in verify_program(whole_jobs(), document).findings}
 
 
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_the_limit_of_work_of_the_user_does_not_stop_the_analysis(jobs: int) -> None:
+    arrays = whole_jobs(jobs)
+    free, bound = Analyst(Limits()), Analyst(Limits(work=1))
+    checked = check_claim(arrays, bound)
+    assert checked.finding is check_claim(arrays, free).finding
+    found = conflicting_rows(arrays, checked, bound)
+    assert found.explanation is conflicting_rows(arrays, checked, free).explanation is Explanation.IRREDUCIBLE
+
+
 def test_the_search_ends_at_its_bound_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("optsched.infeasibility.EFFORT", EFFORT // 200)
     solution = solve_program(whole_jobs())
