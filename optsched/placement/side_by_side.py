@@ -43,4 +43,5 @@ def _packed(classes: Classes, column: IntArray, time: float | None) -> Packed | 
     shares = Shares.of(classes, column, time)
     if shares is None or shares.fits(np.arange(len(column))):
         return None
-    return Packed(len(column), *shares.most(), time)
+    held, most = shares.most()
+    return None if held == len(column) else Packed(len(column), held, most, time)

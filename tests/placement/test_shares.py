@@ -144,6 +144,13 @@ def test_whole_jobs_say_how_many_of_them_fit(three: Solution) -> None:
     assert "packed" not in optsched.solve("@quickstart", "max-throughput", integral=True).to_document()
 
 
+def test_nothing_is_said_of_rows_that_the_count_finds_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the first packing leaves it open whether all rows fit, the count of those that do may settle it."""
+    monkeypatch.setattr(Shares, "fits", lambda *_: None)
+    solution = optsched.solve(sharing([0.6, 0.4, 0.6]), "max-throughput", integral=True)
+    assert solution.packed is None and "packed" not in solution.to_document()
+
+
 def test_a_file_that_says_nothing_of_shares_that_do_not_fit_is_refused(three: Solution) -> None:
     document = three.to_document()
     del document["packed"]
