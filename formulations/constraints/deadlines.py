@@ -12,9 +12,6 @@ from optsched.formulation import ConstraintOptions, Infeasible, SideConstraint
 from optsched.program import Assumption, SideRows
 from optsched.solution import Conflict
 
-MOST_NAMED = 20
-"""Deadlines that are named where none of them can be met."""
-
 
 class Deadlines(SideConstraint):
     """Every job with a deadline gets the throughput that meets it.
@@ -78,7 +75,7 @@ class Deadlines(SideConstraint):
         """See the class."""
         impossible = self._impossible(C)
         if impossible and self._way == "none":
-            raise Infeasible(impossible[:MOST_NAMED])
+            raise Infeasible(impossible)
         soft = getattr(self.options, "soft", False)
         k = np.flatnonzero(np.isfinite(C.deadline) & (soft | ~C.soft_deadline) & (C.deadline > C.instance.now))
         if len(k) == 0 and not impossible:

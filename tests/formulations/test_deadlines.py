@@ -59,6 +59,12 @@ def test_a_deadline_that_passed_is_named() -> None:
     )
 
 
+def test_of_many_deadlines_that_passed_the_number_of_those_not_named_is_told() -> None:
+    late = [{"id": f"late{i}", "arrival": 0, "deadline": 50} for i in range(25)]
+    words = [conflict.words for conflict in solve(*late, constraints=["deadlines"]).conflicts]
+    assert len(words) == 21 and words[-1] == "and 5 more of this kind"
+
+
 def test_a_passed_deadline_of_finished_work_is_no_problem() -> None:
     done = {"id": "late", "arrival": 0, "deadline": 50, "steps_done": 3600}
     assert solve(done, {"id": "ok"}, constraints=["deadlines"]).status == "optimal"
