@@ -26,6 +26,8 @@ from optsched.solvers.new_thread import in_new_thread
 from optsched.solvers.raw_log import caught_output
 
 IIS_STRATEGY = 4
+GRACE = 1.0
+"""Seconds past its time limit that HiGHS is waited for; it does not look at the clock in all that it does."""
 AT_ONCE = 20_000
 """Coefficients up to which a linear program is solved before anybody could ask for its end."""
 AGAIN = "solved again by simplex from the start, as HiGHS ended without an answer"
@@ -154,6 +156,7 @@ class HighsSession(Session):
                 reasons = tuple(reason for reason in reasons if reason.startswith(START_DROPPED))
         highs, self._limits = self._highs, limits
         self._apply(limits.after(time.perf_counter() - self._started))
+        start = self._start if isinstance(self._start, np.ndarray) else None
         self._give_start()
         self._mip.clear()
         self._watch()
@@ -180,11 +183,31 @@ class HighsSession(Session):
         with caught_output(limits.on_log), interrupt_flag() as self._interrupt:
             try:
                 if not (small and work()):
-                    in_new_thread(work)
+                    left = limits.after(time.perf_counter() - self._started).time
+                    in_new_thread(work, None if left is None else left + GRACE)
+            except TimeoutError:
+                return self._abandoned(start)
             except Exception as error:
                 raise SolverCrashed(f"HiGHS raised {type(error).__name__}: {error}") from None
         self._warm = True
         return self._values((*reasons, *again), time.perf_counter() - self._started)
+
+    def _abandoned(self, start: FloatArray | None) -> Values:
+        """The end of a run that goes on past its limit: the point that it started from, and the last bound.
+
+        HiGHS does not look at the clock while it sets up cliques, for example. Its thread cannot be stopped from
+        outside; it ends by itself once HiGHS looks at the clock again. The session loads the program anew.
+        """
+        self._interrupt.set()
+        self._highs.setOptionValue("output_flag", False)
+        self._highs = None
+        return Values(
+            Termination.TIME_LIMIT,
+            x=start,
+            bound=self._mip.get("bound"),
+            seconds=time.perf_counter() - self._started,
+            words=f"still running {GRACE:g} s past the time limit",
+        )
 
     def _apply(self, limits: Limits) -> None:
         highs = self._highs

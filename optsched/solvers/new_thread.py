@@ -20,10 +20,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def in_new_thread(work: Callable[[], T]) -> T:
+def in_new_thread(work: Callable[[], T], seconds: float | None = None) -> T:
     """Call something in a new thread and wait for it: its result, or what it raises.
 
-    Ctrl-C reaches the waiting thread. If its handler raises, the new thread is left to end by itself.
+    Ctrl-C reaches the waiting thread. If its handler raises, the new thread is left to end by itself; so it is after
+    ``seconds``, when `TimeoutError` is raised.
     """
     future: Future[T] = Future()
 
@@ -35,6 +36,6 @@ def in_new_thread(work: Callable[[], T]) -> T:
 
     thread = threading.Thread(target=run, name="highs", daemon=True)
     thread.start()
-    result = future.result()
+    result = future.result(seconds)
     thread.join()
     return result

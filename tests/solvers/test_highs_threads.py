@@ -9,9 +9,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from typing import Any
 
+import highspy
+import numpy as np
 import pytest
+
+from optsched.conformance.integer import knapsack
+from optsched.solution import Termination
+from optsched.solvers import Limits, highs
+from optsched.solvers.highs import Highs
 
 pytestmark = pytest.mark.process
 
@@ -135,3 +143,21 @@ def child(threads):
     each = [pytest.approx(11.0), pytest.approx(52.0), [0, 1], pytest.approx(11.0)]
     expression = f"[exec({script!r}, globals()), own(2), lp(2), milp(3), [child(n) for n in (2, 1, 4)]][-1]"
     assert told(expression) == [each] * 3
+
+
+@pytest.mark.clock
+def test_a_run_that_goes_on_past_its_limit_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its start comes back as its point, and the session solves again afterwards."""
+    arrays = knapsack().arrays
+    start = np.zeros(arrays.shape[1])
+    session = Highs().open(arrays)
+    best = session.run(Limits()).objective
+    session.set_start(start)
+    began = time.monotonic()
+    with monkeypatch.context() as patch:
+        patch.setattr(highspy.Highs, "run", lambda self: time.sleep(30))
+        patch.setattr(highs, "GRACE", 0.2)
+        values = session.run(Limits(time=0.2))
+    assert time.monotonic() - began < 10
+    assert values.termination is Termination.TIME_LIMIT and values.x is start
+    assert session.run(Limits()).objective == best
