@@ -42,7 +42,7 @@ STATED: dict[str, Document] = {
 def test_what_is_stated_and_not_read_is_told(field: str) -> None:
     told = FIELDS[field].words
     assert notes(STATED[field]) == (
-        f"max-throughput does not read what the instance states of {told}: it has no effect on the answer",
+        f"max-throughput does not read these fields of the instance, so they have no effect on the answer: {told}",
     )
 
 
@@ -69,8 +69,8 @@ def test_defaults_and_equal_weights_are_no_statements() -> None:
 def test_several_fields_are_one_note() -> None:
     plain = document({"deadline": 9.0, "weight": 2.0}, {"tenant": "a"}, tenants=[{"name": "a"}])
     assert notes(plain) == (
-        "max-throughput does not read what the instance states of deadlines, weights and tenants: it has no effect on"
-        " the answer",
+        "max-throughput does not read these fields of the instance, so they have no effect on the answer:"
+        " deadlines, weights and tenants",
     )
 
 
