@@ -149,6 +149,8 @@ def without_rate(C: Classes, k: IntArray, expected: str = "a rate, as fractions 
     """The error of jobs, of the classes ``k``, whose options state neither throughput nor duration."""
     job = int(C.first[k[0]])
     name = C.instance.jobs_table.names[job]
+    if C.instance.options.value.any() or C.instance.options.cost.any():
+        expected = f"{expected}; -f multiple-choice needs no rates, but values of options"
     return InvalidInput(
         f"jobs[{job}].options",
         f"no throughput or duration (job {name!r})",

@@ -33,6 +33,7 @@ from optsched.engine import Engine
 from optsched.errors import OptschedError, UsageError, checks_keywords, did_you_mean
 from optsched.formulation import Extend
 from optsched.instance.durations import Duration, seconds_or_none
+from optsched.instance.reading import show
 from optsched.notes import notes_on
 from optsched.performance import PerformanceModel
 from optsched.performance.files import model_bytes
@@ -128,6 +129,8 @@ def solve(
 
     limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
     _check_options(formulation, formulation_options)
+    if options is not None and not isinstance(options, Mapping):
+        raise UsageError(f"options: found {show(options)}, expected options of {formulation} by name")
     started = time.perf_counter()
     if performance is not None and (model is not None or isinstance(instance, Candidates)):
         raise UsageError("performance stands in the place of the instance's own: give no model or candidates beside it")
@@ -281,7 +284,9 @@ def make_limits(
     wholes: dict[str, object] = {"work_limit": work_limit, "threads": threads, "seed": seed}
     for names, kind, expected in ((reals, Real, "a number"), (wholes, Integral, "a whole number")):
         for name, given in names.items():
-            if given is not None and (isinstance(given, bool) or not isinstance(given, kind)):
+            if given is None and name in ("gap", "work_limit"):
+                continue
+            if isinstance(given, bool) or not isinstance(given, kind):
                 raise UsageError(f"{name}: found {given!r}, expected {expected}")
     for name, value in (("time_limit", seconds), ("work_limit", work_limit)):
         if value is not None and not value > 0:

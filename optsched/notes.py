@@ -66,7 +66,9 @@ def _unread(formulation: Formulation, instance: Instance) -> str:
     if not words:
         return ""
     told = " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-    return f"{formulation.name} does not read these fields of the instance, so they have no effect on the answer: {told}"
+    return (
+        f"{formulation.name} does not read these fields of the instance, so they have no effect on the answer: {told}"
+    )
 
 
 def _not_arrived(candidates: Candidates) -> str:

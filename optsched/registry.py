@@ -97,6 +97,8 @@ def _unknown(name: str, what: str, known: Collection[str], also: str = "") -> st
 
 def _load(what: str, name: str, error: type[OptschedError] = UsageError) -> Any:
     known = catalogue(what)
+    if not isinstance(name, str):
+        raise UsageError(f"{what}: found {name!r}, expected the name of one")
     if name not in known:
         raise error(_unknown(name, what, known))
     module, _, attribute = known[name].partition(":")

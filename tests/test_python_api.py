@@ -158,6 +158,24 @@ def test_limits_that_are_no_numbers_are_refused(given: dict[str, Any]) -> None:
         optsched.solve("nowhere.json", **given)
 
 
+@pytest.mark.parametrize("name", ["tolerance", "threads", "seed"])
+def test_a_limit_that_has_a_default_cannot_be_none(name: str) -> None:
+    with pytest.raises(optsched.UsageError, match=rf"^{name}: found None, expected a"):
+        optsched.solve("nowhere.json", **{name: None})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [3, None, ["makespan"], {"name": "makespan"}])
+def test_what_is_no_name_of_a_formulation_is_refused(given: Any) -> None:
+    with pytest.raises(optsched.UsageError, match=r"^formulation: found .*, expected the name of one$"):
+        optsched.solve("nowhere.json", given)
+
+
+@pytest.mark.parametrize("given", [3, ["cost"], "cost"])
+def test_what_is_no_mapping_of_options_is_refused(given: Any) -> None:
+    with pytest.raises(optsched.UsageError, match=r"^options: found .*, expected options of makespan by name$"):
+        optsched.solve("nowhere.json", "makespan", options=given)
+
+
 # --- documents in place of files -----------------------------------------------------------------------------------
 
 

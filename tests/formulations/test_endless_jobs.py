@@ -41,6 +41,14 @@ def test_values_alone_are_no_rates(formulation: str, solver: str) -> None:
         optsched.solve("@knapsack", formulation, solver=solver)
 
 
+@pytest.mark.parametrize("formulation", ["max-min-fairness", "max-throughput", "makespan"])
+def test_of_values_alone_the_formulation_that_solves_them_is_named(formulation: str) -> None:
+    with pytest.raises(optsched.InvalidInput) as caught:
+        optsched.solve("@knapsack", formulation)
+    assert caught.value.expected.endswith("; -f multiple-choice needs no rates, but values of options")
+    assert (optsched.solve("@knapsack", "multiple-choice").objective or 0) > 0
+
+
 def test_jobs_that_fit_nowhere_are_named_and_counted() -> None:
     options = {"uses": {"licence": 3}}
     jobs = [{"id": f"h{i}", "options": [{"pool": "m0", "gpus": 1, "duration": i + 1, **options}]} for i in range(23)]
