@@ -436,13 +436,16 @@ def changes_of_words(document: Document) -> Iterator[Tampering]:
     for name in {"max-min-fairness", "makespan", "isolated", "nothing"} - {document["formulation"]}:
         yield put(("formulation",), name, "sense", "options", *(f"options.{key}" for key in document["options"]))
     yield put(("options", "colour"), "blue")
+    defaults = registry.load_formulation(document["formulation"]).Options().model_dump()
     for key in document["options"]:
         if key != "exponent" or document["options"]["function"] == "power":  # no other function reads it
             yield put(("options", key), 17.5, "objective")
-        yield drop(("options", key))
+        if key not in defaults:  # an option that is not named is at its default
+            yield drop(("options", key))
+        elif document["options"][key] != defaults[key]:
+            yield drop(("options", key), "objective", "bound_source")
     yield put(("constraints",), [{"kind": "nothing"}], "constraints[0].kind")
     yield put(("constraints",), [{"hint": "no kind"}], "constraints[0].kind")
-    yield put(("constraints",), [{"kind": "deadlines"}], "constraints[0].soft")
     yield put(("constraints",), [{"kind": "deadlines", "soft": 3}], "constraints[0].soft")
     yield put(("unplaced",), [*document["unplaced"], {"job": "nobody", "reason": "so"}], "unplaced[0].job",
               f"unplaced[{len(document['unplaced'])}].job")  # fmt: skip
@@ -739,6 +742,15 @@ def test_a_rule_takes_no_constraints() -> None:
     given, document = solved("quickstart isolated")
     document["constraints"] = [{"kind": "deadlines", "soft": False, "give_way": "none"}]
     assert fields(verify(given, document)) == {"constraints"}
+
+
+def test_an_option_that_the_file_does_not_name_is_at_its_default() -> None:
+    given, document = solved("quickstart makespan highs")
+    assert document["options"].pop("agnostic") is False
+    assert verify(given, document).ok
+    given, document = solved("options throughput")
+    assert document["options"].pop("normalise") == "proportional"
+    assert "objective" in fields(verify(given, document))
 
 
 def test_an_option_that_needs_another() -> None:

@@ -159,7 +159,10 @@ def _formulation(document: SolutionDocument, instance: Instance, findings: Findi
 
 
 def _options(owner: type[Formulation | SideConstraint], given: Mapping[str, Any], path: str, findings: Findings) -> Any:
-    """Options as they stand in the file, which must be all of them, with their values as they are used."""
+    """Options with their values as they are used; one that the file does not name counts as its default.
+
+    Files are older than some options: these are at their defaults.
+    """
     try:
         options = owner.Options.model_validate(dict(given))
     except ValidationError as error:
@@ -167,7 +170,8 @@ def _options(owner: type[Formulation | SideConstraint], given: Mapping[str, Any]
         where = join(path, error.errors()[0]["loc"][:1])  # further parts may be branches of a union
         findings.add(where, f"found {told.found}, expected {told.expected}")
         return None
-    findings.alike(path, given, _as_written(options.model_dump()))
+    used = _as_written(options.model_dump())
+    findings.alike(path, {**used, **given}, used)
     return options
 
 

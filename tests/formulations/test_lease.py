@@ -271,6 +271,17 @@ def test_a_tampered_plan_is_refused(change: object, told: str) -> None:
     assert not report.ok and re.search(told, str(report)), report
 
 
+def test_a_plan_from_before_starts_were_made_early_is_right() -> None:
+    """Files of then have neither ``refine`` nor ``stages``, and jobs may start late."""
+    solution = solve(leases([1], [2], [4], 1), first_lease="minimise")
+    document = solution.to_document()
+    assert document["schedule"][0]["start"] >= LEASE
+    document["options"]["first_lease"] = "ignore"
+    del document["options"]["refine"], document["stages"]
+    report = optsched.verify(solution.instance, document, resolve=True)
+    assert report.ok, report
+
+
 def test_whole_gangs_that_cannot_all_run_are_named() -> None:
     """Half of a gang at a time would do; whole ones leave a GPU idle in every lease."""
     solution = solve(leases([2, 2, 1], [2, 2, 1], [3, 3, 3], 3))
