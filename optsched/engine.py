@@ -361,17 +361,16 @@ class Engine:
             yield partial(self._written_down, program, *closed)
         as_it_is = self._as_it_is(program)
         lowered = partial(self._solve_lowered, program)
-        easier = None if self._asked is not None else self._without_rows(program)
-        if easier is not None and program.integral and program.classes.columns > LARGE:
-            yield partial(self._solve_easier, program, easier)  # a bound, and a point to start from
-            easier = None
+        large = program.integral and program.classes.columns > LARGE
+        if large:  # a bound, and a point to start from
+            yield from self._easier_ways(program)
         if as_it_is is not None:
             yield partial(self._solve_as_it_is, program, *as_it_is, prices)
         else:
             yield partial(lowered, None)
         first = self.name
-        if easier is not None:
-            yield partial(self._solve_easier, program, easier)
+        if not large:
+            yield from self._easier_ways(program)
         yield from self._other_ways(lowered, first, integer=program.integral, conic=program.conic)
 
     def _written_down(self, program: AllocationProgram, point: FloatArray, y: FloatArray) -> Outcome:
@@ -420,15 +419,17 @@ class Engine:
             return self.without_point(arrays, values, program)
         return self.certified_allocation(program, arrays, values, values.y)
 
-    def _without_rows(self, program: AllocationProgram) -> AllocationProgram | None:
-        """The program without side rows and whole jobs, if it has any and prices can solve it then."""
+    def _easier_ways(self, program: AllocationProgram) -> Iterator[Callable[[], Outcome]]:
+        """The program without side rows and whole jobs, if it has any, `auto` chooses, and prices can solve it then."""
+        if self._asked is not None or not (program.side or program.integral):
+            return
         easier = replace(program, side=(), integral=False)
         solver = self.load("prices")
-        known = solver.name == "prices" and solver.refuses(easier) is None
-        return easier if known and (program.side or program.integral) else None
+        if solver.name == "prices" and solver.refuses(easier) is None:
+            yield partial(self._solve_easier, program, easier)
 
     def _solve_easier(self, program: AllocationProgram, easier: AllocationProgram) -> Outcome:
-        """A program by `_without_rows`: the bound is that of the easier one, and its point is kept as far as it can be.
+        """A program by `_easier_ways`: the bound is that of the easier one, and its point is kept as far as it can be.
 
         It takes a part of the time at most, and whole jobs are where the next solver starts.
         """
