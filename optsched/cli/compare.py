@@ -114,6 +114,7 @@ def compare(
         from optsched.cli.comparison_view import comparison_view
 
         shell.print(*comparison_view(found))
+        shell.note(note for row in found.rows if row.solution is not None for note in row.solution.notes)
         if output is not None:
             shell.tell("")
             shell.tell(f"comparison written to {output}")

@@ -58,10 +58,9 @@ def explain(
     document = explanation(solution) if told is None else told.to_document()
     if as_json:
         shell.document(document)
-    elif told is not None and not shell.quiet:
-        shell.print(*job_view(told))
     elif not shell.quiet:
-        shell.print(*_view(solution, document))
+        shell.print(*(_view(solution, document) if told is None else job_view(told)))
+        shell.note(solution.notes)
     return code
 
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +102,12 @@ class Shell:
         with suppress(OSError):
             sys.stderr.write(f"optsched: {one_line(line)}\n")
             sys.stderr.flush()
+
+    def note(self, notes: Iterable[str]) -> None:
+        """Notes on answers, each once, on standard error; unless quiet."""
+        if not self.quiet:
+            for note in dict.fromkeys(notes):
+                self.complain(f"note: {note}")
 
     def failed(self, error: BaseException) -> int:
         """Report an error; returns its exit code."""

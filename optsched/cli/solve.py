@@ -146,8 +146,7 @@ def solve(
         return code
     if not shell.quiet:
         _show(shell, solution, program)
-        for note in () if program else solution.notes:
-            shell.complain(f"note: {note}")
+        shell.note(() if program else solution.notes)
         if written:
             shell.tell("")
             shell.tell(f"solution written to {output}")

@@ -120,6 +120,7 @@ def _changes(
         from optsched.cli.whatif_view import whatif_view
 
         shell.print(*whatif_view(found))
+        shell.note(found.base.notes)
     return code
 
 
@@ -165,4 +166,5 @@ def _ranges(shell: Shell, problem: Problem, search: Search, curve: str | None, a
         shell.document(document)
     elif not shell.quiet:
         shell.print(*shown)
+        shell.note(solution.notes)
     return 0

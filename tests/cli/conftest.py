@@ -33,6 +33,12 @@ class Result:
 
         return json.loads(self.out, parse_constant=refuse)
 
+    @property
+    def complaints(self) -> str:
+        """Standard error without notes on the answer (`test_cli_notes.py`)."""
+        lines = self.err.splitlines(keepends=True)
+        return "".join(line for line in lines if not line.startswith("optsched: note: "))
+
 
 Run = Callable[..., Result]
 

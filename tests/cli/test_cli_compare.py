@@ -79,7 +79,7 @@ def _without_seconds(document: dict[str, Any]) -> dict[str, Any]:
 def test_a_file_is_written_beside_the_tables(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "comparison.json"
     result = run("compare", "@quickstart", *THREE, "-o", path)
-    assert (result.code, result.err) == (0, "")
+    assert (result.code, result.complaints) == (0, "")
     assert result.out.endswith(f"\ncomparison written to {path}\n")
     document = json.loads(path.read_text())
     assert document["format"] == "optsched-comparison/1"
@@ -162,7 +162,7 @@ JOB = ("@quickstart", "--job", "resnet-50-1")
 def test_every_explanation_of_a_job_fits(run: Any, formulation: str) -> None:
     for columns in WIDTHS:
         result = run("explain", *JOB, "-f", formulation, columns=columns)
-        assert (result.code, result.err) == (0, "")
+        assert (result.code, result.complaints) == (0, "")
         _fits(result.out, columns)
     assert result.out.startswith(f"quickstart: {formulation}: job resnet-50-1\n")
 

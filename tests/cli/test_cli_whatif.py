@@ -25,7 +25,7 @@ def _fits(text: str, columns: int) -> None:
 def test_every_answer_fits(run: Any, formulation: str, more: tuple[str, ...]) -> None:
     for columns in WIDTHS:
         result = run("whatif", "@quickstart", "-f", formulation, *more, columns=columns)
-        assert (result.code, result.err) == (0, "")
+        assert (result.code, result.complaints) == (0, "")
         _fits(result.out, columns)
 
 
@@ -84,7 +84,7 @@ def test_ranges(run: Any) -> None:
     for formulation in ("makespan", "max-throughput", "max-min-fairness"):
         for columns in WIDTHS:
             result = run("whatif", "@quickstart", "-f", formulation, "--ranging", columns=columns)
-            assert (result.code, result.err) == (0, "")
+            assert (result.code, result.complaints) == (0, "")
             _fits(result.out, columns)
     out = run("whatif", "@quickstart", "-f", "max-throughput", "--ranging").out
     rows = [line.split() for line in out.splitlines() if line.startswith(("v100", "p100", "k80"))]
