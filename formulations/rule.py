@@ -149,6 +149,7 @@ class Rule(Formulation):
             status=status,
             certificate=certificate,
             allocation=Allocation(C, x, self.integral),
+            reproducible=not engine.by_clock,
             figures=by_job(C, self.figures(C, x)),
             timings=dict(engine.timings),
         )

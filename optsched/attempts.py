@@ -8,7 +8,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed
-from optsched.outcome import Outcome
+from optsched.outcome import BY_CLOCK, Outcome
 from optsched.solution.solution import Attempt, Status
 from optsched.solution.values import Termination
 
@@ -35,6 +35,10 @@ class Attempts:
         The one with the tightest bound that duals prove.
     failure : SolverCrashed or None
         The first one.
+    out_of_time : bool
+        Whether another attempt was called for, and too little time was left for it.
+    stopped : bool
+        Whether the clock or the user stopped one of them.
     """
 
     maximise: bool = True
@@ -43,6 +47,8 @@ class Attempts:
     best: Outcome | None = None
     proved: Outcome | None = None
     failure: SolverCrashed | None = None
+    out_of_time: bool = False
+    stopped: bool = False
 
     def crashed(self, name: str, error: SolverCrashed) -> None:
         """Take down that a solver crashed."""
@@ -52,6 +58,7 @@ class Attempts:
     def found(self, outcome: Outcome, keep: bool = False) -> None:
         """Take down an outcome; ``keep`` keeps the point of the one before, and takes no more than the bound."""
         self.made.append(Attempt(outcome.solver.name, told(outcome)))
+        self.stopped |= outcome.by_clock or outcome.values.termination in BY_CLOCK
         if outcome.bound_source == "dual" and outcome.duals is not None and self.tighter(outcome, self.proved):
             self.proved = outcome
         if self.best is None or (not keep and self._better(outcome, self.best)):

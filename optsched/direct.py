@@ -125,8 +125,8 @@ class ProgramSolution:
 
     @property
     def reproducible(self) -> bool:
-        """False if the clock or the user stopped the run, or the search for conflicts."""
-        return is_reproducible(self.termination, self.outcome.explanation)
+        """False if the clock or the user stopped the run, one of several attempts, or the search for conflicts."""
+        return is_reproducible(self.termination, self.outcome.explanation, self.solver.by_clock)
 
     def to_document(self) -> dict[str, Any]:
         """The solution as plain JSON; columns and duals that are 0 are left out."""

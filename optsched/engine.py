@@ -19,7 +19,7 @@ from optsched.cleaning import checked_point, cleaned
 from optsched.errors import Interrupted, SolverCrashed, SolverUnavailable, UsageError
 from optsched.infeasibility import Analyst, Finding, check_claim, conflicting_rows, described, refuse_refuted
 from optsched.judging import CLAIMS, judged
-from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
+from optsched.outcome import BY_CLOCK, NO_OPTIMUM, STOPPED, Outcome
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram, Total
 from optsched.program.arrays import refuse_nan
 from optsched.program.linear_form import LinearForm, SmallestLevelForm
@@ -71,6 +71,8 @@ class Engine:
     rebuilt: list[str] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     """What was tried where the first solver alone did not settle a program."""
+    by_clock: bool = False
+    """Whether the clock or the user stopped one of these attempts, or the clock left no time for another one."""
     iterations: int = 0
     nodes: int = 0
     start: FloatArray | None = None
@@ -205,6 +207,7 @@ class Engine:
         try:
             for number, way in enumerate(ways):
                 if number and not self._worthwhile:
+                    attempts.out_of_time = True
                     break
                 if number:  # extra options are in the words of the first solver
                     self.limits = replace(limits, options={})
@@ -248,7 +251,8 @@ class Engine:
         if best is None:
             assert attempts.failure is not None
             raise attempts.failure
-        if len(attempts.made) > 1:
+        if len(attempts.made) > 1 or attempts.out_of_time:
+            self.by_clock |= attempts.stopped or attempts.out_of_time
             self.attempts += [item for item in attempts.made if item not in self.attempts]
             for name, seconds in attempts.seconds.items():
                 self.timings[f"attempt.{name}"] = self.timings.get(f"attempt.{name}", 0.0) + seconds
@@ -314,7 +318,7 @@ class Engine:
         """What this engine did with a solver, as a solution keeps it; ``gap`` is the one that was asked for."""
         return SolverRecord(
             solver.name, solver.version(), dict(self.limits.options), self.limits.seed, self.reason,
-            self.iterations, self.nodes, tuple(self.rebuilt), gap, tuple(self.attempts),
+            self.iterations, self.nodes, tuple(self.rebuilt), gap, tuple(self.attempts), self.by_clock,
         )  # fmt: skip
 
     # --- solving and certifying ------------------------------------------------------------------------------------
@@ -439,16 +443,16 @@ class Engine:
             limits = replace(limits, time=limits.time * SHARE)
         self.chosen = solver
         values = self.record(solver().solve_allocation(easier, limits))
-        outcome = self.certified_as_it_is(easier, values, values.y)
+        outcome, by_clock = self.certified_as_it_is(easier, values, values.y), values.termination in BY_CLOCK
         values = replace(values, termination=Termination.IMPRECISE, objective=None, bound=None, y=None)
         duals = outcome.duals
         if outcome.x is None or duals is None:
-            return self.nothing_found(values)
+            return replace(self.nothing_found(values), by_clock=by_clock)
         rows = (program.tangent(outcome.x) if program.conic else program.to_linear()).arrays.rows
         y = np.concatenate([np.zeros(0), *(duals.get(block.name, np.zeros(len(block))) for block in rows)])
         x = program.kept(outcome.x)
         self._incumbent = x if program.integral else None
-        return self.certified_rows(program, replace(values, x=x), y)
+        return replace(self.certified_rows(program, replace(values, x=x), y), by_clock=by_clock)
 
     def _solve_conic(self, program: AllocationProgram, name: str | None = None) -> Outcome:
         if name is None:

@@ -319,7 +319,7 @@ class Formulation(ABC):
             duals=outcome.duals,
             conflicts=outcome.conflicts,
             explanation=outcome.explanation,
-            reproducible=is_reproducible(termination, outcome.explanation),
+            reproducible=is_reproducible(termination, outcome.explanation, engine.by_clock),
             timings=dict(engine.timings),
         )
 

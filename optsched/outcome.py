@@ -13,6 +13,7 @@ from optsched.solution.values import Termination, Values
 from optsched.solvers import Solver
 
 NO_OPTIMUM = (Termination.INFEASIBLE, Termination.UNBOUNDED, Termination.INFEASIBLE_OR_UNBOUNDED)
+BY_CLOCK = (Termination.TIME_LIMIT, Termination.INTERRUPTED)
 STOPPED = (Termination.TIME_LIMIT, Termination.WORK_LIMIT, Termination.GAP_LIMIT, Termination.INTERRUPTED)
 
 
@@ -40,6 +41,8 @@ class Outcome:
     explanation : Explanation
         How small this set is known to be.
     solver : str
+    by_clock : bool
+        Whether the clock or the user stopped a run that this rests on, and ``values`` does not say so.
     """
 
     values: Values
@@ -53,9 +56,9 @@ class Outcome:
     duals: Mapping[str, FloatArray] | None = None
     conflicts: tuple[Conflict, ...] = ()
     explanation: Explanation = Explanation.IRREDUCIBLE
+    by_clock: bool = False
 
 
-def is_reproducible(termination: Termination, explanation: Explanation) -> bool:
-    """False if the clock or the user stopped the run, or the search for conflicts."""
-    by_clock = termination in (Termination.TIME_LIMIT, Termination.INTERRUPTED)
-    return not by_clock and explanation is not Explanation.CUT_OFF
+def is_reproducible(termination: Termination, explanation: Explanation, by_clock: bool) -> bool:
+    """False if the clock or the user stopped the run, one of several attempts, or the search for conflicts."""
+    return not by_clock and termination not in BY_CLOCK and explanation is not Explanation.CUT_OFF

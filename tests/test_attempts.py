@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 import optsched
 from optsched.arrays import FloatArray
 from optsched.conformance.answers import program
+from optsched.direct import verify_program
 from optsched.errors import SolverCrashed
 from optsched.generate.catalogue import generate
 from optsched.program import LinearArrays
@@ -18,6 +20,7 @@ from optsched.solvers.clarabel import Clarabel, ClarabelSession
 from optsched.solvers.cvxpy import Scs
 from optsched.solvers.highs import Highs, HighsSession
 from optsched.solvers.ortools import CpSat, Scip
+from optsched.solvers.prices.solver import Prices
 
 
 class Spoiled(HighsSession):
@@ -176,6 +179,61 @@ def test_attempts_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first is not None and second is not None and first <= 10.0
     assert second == pytest.approx(first - 6.0)
     assert [attempt.name for attempt in solution.solver.attempts] == ["highs", "clarabel", "known point"]
+
+
+def test_what_the_clock_left_out_is_not_reproducible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The relaxation ends in time, yet leaves none for whole jobs: its point is the answer, and not by itself."""
+    now = 1000.0
+    real = Prices.solve_allocation
+
+    def slow(self: Prices, *given: Any) -> Values:
+        nonlocal now
+        now += 9.9
+        return real(self, *given)
+
+    instance = generate("knapsack", jobs=60, choices=3, resources=3, tightness=0.3, seed=4).instance
+    monkeypatch.setattr("optsched.engine.LARGE", 10)
+    monkeypatch.setattr(Prices, "solve_allocation", slow)
+    monkeypatch.setattr("optsched.engine.time.monotonic", lambda: now)
+    solution = optsched.solve(instance, "multiple-choice", time_limit=10.0)
+    assert (solution.status, solution.termination, solution.reproducible) == ("feasible", "imprecise", False)
+    assert [attempt.name for attempt in solution.solver.attempts] == ["prices"]
+    assert optsched.verify(instance, solution.to_document()).ok
+
+
+@pytest.mark.parametrize("end", [Termination.TIME_LIMIT, Termination.WORK_LIMIT])
+def test_an_attempt_that_the_clock_stopped_is_not_reproducible(
+    monkeypatch: pytest.MonkeyPatch, end: Termination
+) -> None:
+    """The relaxation is stopped and whole jobs are solved: where that starts, and its bound, are up to the clock."""
+    real = Prices.solve_allocation
+
+    def stopped(self: Prices, *given: Any) -> Values:
+        return replace(real(self, *given), termination=end)
+
+    instance = generate("knapsack", jobs=60, choices=3, resources=3, tightness=0.3, seed=4).instance
+    monkeypatch.setattr("optsched.engine.LARGE", 10)
+    monkeypatch.setattr(Prices, "solve_allocation", stopped)
+    solution = optsched.solve(instance, "multiple-choice")
+    assert [attempt.name for attempt in solution.solver.attempts] == ["prices", "highs"]
+    assert solution.status == "optimal" and solution.reproducible == (end is not Termination.TIME_LIMIT)
+    assert optsched.verify(instance, solution.to_document()).ok
+
+
+def test_a_program_that_the_clock_left_unsettled_lists_its_only_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+
+    def run(self: HighsSession, limits: Limits) -> Values:
+        nonlocal now
+        now += 10.0
+        return Values(Termination.IMPRECISE)
+
+    monkeypatch.setattr("optsched.engine.time.monotonic", lambda: now)
+    monkeypatch.setattr(HighsSession, "run", run)
+    arrays = program([1.0], [[1.0]], upper=[1.0])
+    solution = optsched.solve_program(arrays, time_limit=10.0)
+    assert [attempt.name for attempt in solution.solver.attempts] == ["highs"] and not solution.reproducible
+    assert verify_program(arrays, solution.to_document()).ok
 
 
 def test_schedules_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ class Status(StrEnum):
 
 
 class Attempt(NamedTuple):
-    """One attempt at a program, where more than one was made.
+    """One attempt at a program that the first one did not settle.
 
     Attributes
     ----------
@@ -56,7 +56,8 @@ class Attempt(NamedTuple):
 class SolverRecord:
     """Which solver made the values, how it was chosen and called.
 
-    ``attempts`` lists, in their order, what was tried where the first solver alone did not settle a program.
+    ``attempts`` lists, in their order, what was tried where the first solver alone did not settle a program;
+    ``by_clock`` says whether time decided which attempts were made, or how far one of them came.
     """
 
     name: str
@@ -70,6 +71,7 @@ class SolverRecord:
     gap: float | None = None
     """The relative gap that was asked for: up to it a solution may be called optimal."""
     attempts: tuple[Attempt, ...] = ()
+    by_clock: bool = False
 
 
 PAIRS, CONFIGURATIONS = "pairs", "configurations"
@@ -132,7 +134,7 @@ class Solution:
     termination : Termination
     status : Status
     reproducible : bool
-        False if the clock or the user stopped the run, or the search for conflicts.
+        False if the clock or the user stopped the run, one of several attempts, or the search for conflicts.
     certificate : Certificate
     allocation : Allocation or None
         None if nothing was found.
