@@ -11,11 +11,13 @@ from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, NonNegative, Positive, PositiveCount, Tuple
 from optsched.instance.durations import Spelled
 from optsched.instance.reading import show, validate
-from optsched.ranking import Ranking
+from optsched.ranking import Ranking, RankingOptions
 from optsched.registry import load_ranking, names
 
 FORMER_NAMES = {"fifo": "fcfs"}
 """Rankings in stored policies -> their present names: ``fifo`` is only the formulation now."""
+MOVES = "moves"
+"""The option of rankings that stored policies may be too old to have."""
 
 
 class RoundPolicy(Document):
@@ -83,7 +85,7 @@ class RoundPolicy(Document):
     @field_validator("ranking")
     @classmethod
     def _present_name(cls, ranking: str | None) -> str | None:
-        return FORMER_NAMES[ranking] if ranking in FORMER_NAMES and ranking not in names("ranking") else ranking
+        return None if ranking is None else _present(ranking)
 
     @model_validator(mode="after")
     def _one_of_them(self) -> RoundPolicy:
@@ -99,6 +101,10 @@ class RoundPolicy(Document):
         return load_ranking(self.ranking)(self.options)
 
 
+def _present(ranking: str) -> str:
+    return FORMER_NAMES[ranking] if ranking in FORMER_NAMES and ranking not in names("ranking") else ranking
+
+
 def policy_of(policy: RoundPolicy | Mapping[str, Any]) -> RoundPolicy:
     """A policy, or one from its document; raises `InvalidInput` or `UsageError`."""
     if isinstance(policy, RoundPolicy):
@@ -106,3 +112,35 @@ def policy_of(policy: RoundPolicy | Mapping[str, Any]) -> RoundPolicy:
     if not isinstance(policy, Mapping):
         raise InvalidInput("policy", show(policy), 'an object such as {"formulation": "max-min-fairness"}')
     return validate(RoundPolicy, dict(policy), "policy")
+
+
+def policy_document(policy: RoundPolicy) -> dict[str, Any]:
+    """A policy as states and journals keep it.
+
+    ``moves`` of a ranking always stands among its options, as states of before that option was there lack it.
+    """
+    document = policy.model_dump(mode="json", exclude_unset=True)
+    if policy.ranking is not None and _takes_moves(policy.ranking):
+        document["options"] = {**document.get("options", {}), MOVES: policy.made_ranking().options.moves}
+    return document
+
+
+def as_stored(document: Any) -> Any:
+    """The document of a policy that a state or a journal has kept.
+
+    Where it lacks ``moves``, it was kept before rankings had that option, and plans were those of ``published``.
+    What is no policy is given back as it is, for whoever reads it to refuse.
+    """
+    if not isinstance(document, Mapping) or "formulation" in document or not isinstance(document.get("ranking"), str):
+        return document
+    ranking, options = _present(document["ranking"]), document.get("options", {})
+    if not isinstance(options, Mapping) or MOVES in options:
+        return document
+    if ranking not in names("ranking") or not _takes_moves(ranking):
+        return document
+    return {**document, "options": {**options, MOVES: "published"}}
+
+
+def _takes_moves(ranking: str) -> bool:
+    """Whether a ranking has the options of all rankings of the catalogue; those of a plug-in may be its own alone."""
+    return issubclass(load_ranking(ranking).Options, RankingOptions)

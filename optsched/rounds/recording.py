@@ -17,7 +17,7 @@ from optsched.rounds.ledger import Ledger
 from optsched.rounds.metrics import Metrics
 from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.plan_document import finite, metrics
-from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.policy import RoundPolicy, as_stored, policy_document
 from optsched.rounds.service import Service
 from optsched.rounds.state import Reservation, RoundState
 from optsched.warm_start import WarmStart
@@ -84,7 +84,7 @@ def state_parts(
         "format": STATE,
         "round": state.number,
         "now": state.now,
-        "policy": state.policy.model_dump(mode="json", exclude_unset=True),
+        "policy": policy_document(state.policy),
         "reservations": [asdict(item) | {"nodes": list(item.nodes)} for item in state.reservations],
         "metrics": counted.document(),
     }
@@ -122,7 +122,7 @@ def read_state(document: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> R
         )  # fmt: skip
     return RoundState(
         instance=from_npz(arrays["instance"].tobytes()),
-        policy=RoundPolicy.model_validate(document["policy"]),
+        policy=RoundPolicy.model_validate(as_stored(document["policy"])),
         number=int(document["round"]),
         ledger=Ledger(**{field.name: arrays[f"ledger.{field.name}"] for field in fields(Ledger)}),
         service=Service(**{field.name: arrays[f"service.{field.name}"] for field in fields(Service)}),

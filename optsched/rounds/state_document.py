@@ -20,7 +20,7 @@ from optsched.instance.documents import Count, Document, Finite, Name, NonNegati
 from optsched.instance.reading import show, validate
 from optsched.rounds.basis_text import basis_text, read_basis
 from optsched.rounds.ledger import Ledger
-from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.policy import RoundPolicy, as_stored, policy_document
 from optsched.rounds.service import Service
 from optsched.rounds.state import Reservation, RoundState
 from optsched.rounds.transitions import stopped
@@ -110,7 +110,7 @@ def state_document(state: RoundState) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "round": state.number,
-        "policy": state.policy.model_dump(mode="json", exclude_unset=True),
+        "policy": policy_document(state.policy),
         "reservations": [
             {"name": item.name, "nodes": list(item.nodes), "start": item.start, "end": item.end}
             for item in state.reservations
@@ -160,7 +160,10 @@ def read_state_document(document: Mapping[str, Any]) -> RoundState:
     """See `RoundState.from_document`."""
     if isinstance(document, Mapping) and document.get("format", FORMAT) != FORMAT:
         raise InvalidInput("format", show(document["format"]), f'"{FORMAT}"')
-    told = validate(RoundDocument, dict(document))
+    given = dict(document)
+    if "policy" in given:
+        given["policy"] = as_stored(given["policy"])
+    told = validate(RoundDocument, given)
     try:
         instance = Instance.from_document(told.instance)
     except InvalidInput as error:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import optsched
+from optsched.errors import InvalidInput, ReplayDiffers, UsageError
 from optsched.registry import names
 from optsched.rounds.moves import seconds_saved
 from optsched.rounds.plan import Plan
@@ -135,4 +137,70 @@ def test_a_stored_policy_with_the_former_name_of_a_ranking() -> None:
     instance = optsched.load("@quickstart")
     document = RoundState.first(instance, RoundPolicy(ranking="fcfs", options={"strict": True})).to_document()
     document["policy"]["ranking"] = "fifo"
-    assert RoundState.from_document(document).policy == RoundPolicy(ranking="fcfs", options={"strict": True})
+    told = {"strict": True, "moves": "paying"}
+    assert RoundState.from_document(document).policy == RoundPolicy(ranking="fcfs", options=told)
+
+
+# --- policies that were kept before rankings had the option ``moves`` -------------------------------------------------
+
+
+def two_pools() -> Document:
+    """Job b starts on the slow pool, as a has the fast one; when a is done it pays to move b."""
+    return {
+        "format": "optsched-instance/1", "now": 0.0, "round": 60.0,
+        "jobs": [job("a", steps=200.0), job("b", steps=10_000.0)],
+        "cluster": {"pools": [{"name": name, "nodes": 1, "gpus_per_node": 1} for name in ("fast", "slow")]},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["fcfs", "fifo", "first-come-first-served"])
+def test_a_policy_that_was_kept_without_moves_keeps_its_rule(name: str) -> None:
+    document = RoundState.first(optsched.load("@quickstart"), RoundPolicy(ranking="fcfs")).to_document()
+    assert document["policy"]["options"] == {"moves": "paying"}
+    assert RoundState.from_document(document).policy.made_ranking().moves == "paying"
+    for options in ({}, {"options": {}}, {"options": {"strict": True}}):
+        document["policy"] = {"ranking": name, **options}
+        read = RoundState.from_document(document)
+        assert read.policy.made_ranking().moves == "published"
+        assert RoundState.from_document(read.to_document()).policy == read.policy
+    assert RoundPolicy(ranking="fcfs").made_ranking().moves == "paying"
+
+
+def test_a_kept_policy_that_is_none_is_refused() -> None:
+    document = RoundState.first(optsched.load("@quickstart")).to_document()
+    for policy, error in (("fcfs", InvalidInput), ({"ranking": 1}, InvalidInput), ({"ranking": "no"}, UsageError)):
+        with pytest.raises(error, match=r"policy|ranking"):
+            RoundState.from_document({**document, "policy": policy})
+
+
+@pytest.mark.parametrize("moves", ["paying", "published"])
+def test_a_journal_of_before_is_recovered_by_its_rule(
+    tmp_path: Path, moves: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose policy lacks ``moves`` is of ``published``; another is refused, as its plans are others."""
+    without = {"ranking": "fcfs"}
+    monkeypatch.setattr("optsched.rounds.recording.policy_document", lambda policy: without)
+    instance = optsched.Instance.from_document(two_pools())
+    policy = {**without, "options": {"moves": moves}}
+    with optsched.Scheduler(instance, policy, clock=lambda: 0.0, journal=tmp_path / "j", isolate=False) as scheduler:
+        scheduler.solve(now=0.0)
+        scheduler.complete("a", now=50.0)
+        moved = bool(scheduler.solve(now=60.0).move)
+    assert moved == (moves == "paying")
+    if moved:
+        with pytest.raises(ReplayDiffers):
+            optsched.Scheduler.recover(tmp_path / "j", isolate=False)
+        return
+    with optsched.Scheduler.recover(tmp_path / "j", isolate=False) as again:
+        assert again.state.policy.made_ranking().moves == "published"
+
+
+def test_a_journal_of_now_is_recovered_by_its_rule(tmp_path: Path) -> None:
+    instance = optsched.Instance.from_document(two_pools())
+    policy = {"ranking": "fcfs"}
+    with optsched.Scheduler(instance, policy, clock=lambda: 0.0, journal=tmp_path / "j", isolate=False) as scheduler:
+        scheduler.solve(now=0.0)
+        scheduler.complete("a", now=50.0)
+        assert scheduler.solve(now=60.0).move
+    with optsched.Scheduler.recover(tmp_path / "j", isolate=False) as again:
+        assert again.state.policy.made_ranking().moves == "paying"
