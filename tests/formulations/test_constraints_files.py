@@ -59,7 +59,7 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a looser limit": (lambda file: file["constraints"][0].update(limit=7.0), "bound"),
     "a share": (lambda file: file["constraints"][1].update(share=0.05), "certificate"),
     "a tenant": (lambda file: file["constraints"][1].update(tenant="nobody"), "constraints[1]"),
-    "an option": (lambda file: file["constraints"][1].pop("pools"), "constraints[1]"),
+    "an option": (lambda file: file["constraints"][1].pop("share"), "constraints[1]"),
     "one less": (lambda file: file["constraints"].pop(0), "duals"),
     "one more": (lambda file: file["constraints"].append(PINNED), "duals"),
     "a fraction": (lambda file: file["allocation"][0].update(fraction=0.123), "objective"),

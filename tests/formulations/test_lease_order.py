@@ -18,6 +18,8 @@ from optsched.registry import load_solver
 from optsched.solution import Termination, Values
 from optsched.solvers import Limits
 
+pytestmark = pytest.mark.property
+
 Job = tuple[int, dict[str, int], int]
 """Gang, leases needed by pool, leases before the deadline."""
 

@@ -20,6 +20,8 @@ from optsched.placement import METHODS
 from optsched.placement.shares import Shares, packing
 from optsched.solution import Allocation
 
+pytestmark = pytest.mark.property
+
 SIZES = (0.1, 0.2, 0.25, 0.3, 1 / 3, 0.4, 0.5, 0.6, 0.7, 1.0)
 
 

@@ -23,6 +23,8 @@ from optsched.rounds.scheduler import Scheduler
 from optsched.rounds.solve_round import solve_round
 from optsched.solvers.isolated import half_of_memory
 
+pytestmark = pytest.mark.process
+
 JOBS = [{"id": f"j{row}", "workload": ("small", "light", "wide")[row % 3], "steps": 1e6} for row in range(20)]
 
 
