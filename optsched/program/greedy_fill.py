@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.candidates import Classes
+
+if TYPE_CHECKING:  # a process that only solves needs no candidates
+    from optsched.candidates import Classes
 
 PASSES = 200
 """Passes over the columns at most: each one takes as many as fit, in order, up to the first that does not."""
