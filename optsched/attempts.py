@@ -15,6 +15,7 @@ from optsched.solution.values import Termination
 SETTLED = (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED)
 """What no further attempt can improve, if the certificate holds."""
 KNOWN = "known point"
+"""Name of an attempt that is a feasible point without a solver."""
 
 
 @dataclass
@@ -50,32 +51,32 @@ class Attempts:
     out_of_time: bool = False
     stopped: bool = False
 
-    def crashed(self, name: str, error: SolverCrashed) -> None:
-        """Take down that a solver crashed."""
+    def add_crash(self, name: str, error: SolverCrashed) -> None:
+        """Record that a solver crashed."""
         self.failure = self.failure or error
         self.made.append(Attempt(name, str(error)))
 
-    def found(self, outcome: Outcome, keep: bool = False) -> None:
-        """Take down an outcome; ``keep`` keeps the point of the one before, and takes no more than the bound."""
-        self.made.append(Attempt(outcome.solver.name, told(outcome)))
+    def add(self, outcome: Outcome, keep: bool = False) -> None:
+        """Record an outcome; with ``keep`` its bound may be used, but the point of the first outcome stays the best."""
+        self.made.append(Attempt(outcome.solver.name, summary(outcome)))
         self.stopped |= outcome.by_clock or outcome.values.termination in BY_CLOCK
         if outcome.bound_source == "dual" and outcome.duals is not None and self.tighter(outcome, self.proved):
             self.proved = outcome
         if self.best is None or (not keep and self._better(outcome, self.best)):
             self.best = outcome
 
-    def knew(self, outcome: Outcome) -> None:
-        """Take down a feasible point that needed no solver."""
+    def add_known(self, outcome: Outcome) -> None:
+        """Record a feasible point that needed no solver."""
         self.made.append(Attempt(KNOWN, str(outcome.status)))
         self.best = outcome
 
     @property
-    def lack_bound(self) -> bool:
+    def lacks_bound(self) -> bool:
         """Whether the solver of the best outcome gave no duals, and no other one has so far."""
         return self.proved is None and self.best is not None and lacks_duals(self.best)
 
     @property
-    def foreign_duals(self) -> FloatArray | None:
+    def better_duals(self) -> FloatArray | None:
         """Duals that prove a better bound than the best outcome has; None without any, and for what is optimal."""
         best, proved = self.best, self.proved
         if best is None or best.x is None or best.status is Status.OPTIMAL or proved is None or proved.duals is None:
@@ -83,7 +84,7 @@ class Attempts:
         return np.concatenate([np.zeros(0), *proved.duals.values()]) if self.tighter(proved, best) else None
 
     def tighter(self, outcome: Outcome, than: Outcome | None) -> bool:
-        """Whether the bound of an outcome is better than another."""
+        """Whether the bound of an outcome is better than that of another."""
         if than is None or than.bound is None or outcome.bound is None:
             return outcome.bound is not None
         return outcome.bound < than.bound if self.maximise else outcome.bound > than.bound
@@ -105,7 +106,7 @@ def lacks_duals(outcome: Outcome) -> bool:
     return unproved and outcome.values.termination is Termination.IMPRECISE
 
 
-def told(outcome: Outcome) -> str:
+def summary(outcome: Outcome) -> str:
     """What came of an attempt."""
     if not outcome.certificate.ok:
         return f"the certificate does not hold: {'; '.join(outcome.certificate.problems)}"

@@ -209,7 +209,7 @@ class Engine:
                 if number and not self._worthwhile:
                     attempts.out_of_time = True
                     break
-                if number:  # extra options are in the words of the first solver
+                if number:  # options of the first solver mean nothing to another one
                     self.limits = replace(limits, options={})
                 began = time.perf_counter()
                 try:
@@ -217,18 +217,18 @@ class Engine:
                 except (SolverUnavailable, UsageError):
                     if number == 0:
                         raise
-                    continue
+                    continue  # a fallback that does not take this kind of program
                 except SolverCrashed as error:
                     if number == 0 and asked:
                         raise
                     log.info("attempt: %s", error)
-                    attempts.crashed(self.name, error)
+                    attempts.add_crash(self.name, error)
                     continue
                 finally:
                     spent = time.perf_counter() - began
                     attempts.seconds[self.name] = attempts.seconds.get(self.name, 0.0) + spent
-                attempts.found(outcome, keep=asked)
-                if self._settles(outcome) or (asked and not attempts.lack_bound):
+                attempts.add(outcome, keep=asked)
+                if self._settles(outcome) or (asked and not attempts.lacks_bound):
                     break
                 log.info("attempt: %s: %s", *attempts.made[-1])
         finally:
@@ -246,7 +246,7 @@ class Engine:
         if known is not None and self.known_points and (best is None or best.status is Status.LIMIT):
             point = known(best)
             if point is not None:
-                attempts.knew(point)
+                attempts.add_known(point)
                 best = self._with_bound(attempts, certify)
         if best is None:
             assert attempts.failure is not None
@@ -265,12 +265,12 @@ class Engine:
         self, attempts: Attempts, certify: Callable[[Values, FloatArray | None], Outcome] | None
     ) -> Outcome | None:
         """The best outcome, with the duals of another attempt where they prove a better bound."""
-        best, y = attempts.best, attempts.foreign_duals
+        best, y = attempts.best, attempts.better_duals
         if best is None or certify is None or y is None:
             return best
         self.chosen = best.solver
         again = certify(best.values, y)
-        if lacks_duals(best):  # was its claim true?
+        if lacks_duals(best):  # it claimed an optimum, which the duals of another solver can prove
             claim = certify(replace(best.values, termination=Termination.OPTIMAL), y)
             again = claim if claim.status is Status.OPTIMAL else again
         return again if again.certificate.ok else best
@@ -296,7 +296,7 @@ class Engine:
         return False
 
     def ways(self, once: Callable[[str | None], Outcome], *, integer: bool = False) -> Iterator[Callable[[], Outcome]]:
-        """A run by the solver that is chosen, which is named None, and then by the others that `auto` falls back on."""
+        """Runs of a program: `once(None)` by the chosen solver, then `once(name)` by each that `auto` falls back on."""
         yield partial(once, None)
         yield from self._other_ways(once, self.name, integer=integer)
 
@@ -311,7 +311,7 @@ class Engine:
                 available.version()
             except SolverUnavailable:
                 continue
-            if available.name == name:  # some callers know one solver only
+            if available.name == name:  # the caller's loader may give one solver for every name
                 yield partial(once, name)
 
     def solver_record(self, solver: type[Solver], gap: float | None = None) -> SolverRecord:

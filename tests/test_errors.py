@@ -55,13 +55,13 @@ def test_the_same_fields_are_recognised(text: str) -> None:
         raise InvalidInput("a", "0", "a number")
 
 
-@pytest.mark.parametrize("text", ["jobs[0].steps", "a.json: jobs[0].steps", "/tmp/in/a.json: jobs[0].steps"])
+@pytest.mark.parametrize("text", ["jobs[0].steps", "a.json: jobs[0].steps", "/data/in/a.json: jobs[0].steps"])
 def test_the_file_and_its_folders_can_be_left_out(text: str) -> None:
     with refuses(f"{text}: found b.csv, expected a number"):
-        raise InvalidInput("jobs[0].steps", "/tmp/b.csv", "a number", "/tmp/in/a.json")
+        raise InvalidInput("jobs[0].steps", "/data/b.csv", "a number", "/data/in/a.json")
 
 
 @pytest.mark.parametrize("text", ["b.json: jobs[0].steps", "in/a.json: jobs[0].steps", "a.json: jobs[1].steps"])
 def test_other_files_are_told_apart(text: str) -> None:
     with pytest.raises(AssertionError), refuses(text):
-        raise InvalidInput("jobs[0].steps", "/tmp/b.csv", "a number", "/tmp/in/a.json")
+        raise InvalidInput("jobs[0].steps", "/data/b.csv", "a number", "/data/in/a.json")
