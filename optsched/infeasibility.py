@@ -2,7 +2,8 @@
 
 A solver that says infeasible is not believed. The linear relaxation comes first, because it settles most programs
 quickly, integer ones too, and its duals are a proof. Only where it is feasible is the integer program itself tried
-again. Every run has a bound of work, and all runs together end at one deadline: what is known then is the answer.
+again. Runs of integer programs and the deletion filter have a bound of work, and all runs together end at one deadline:
+what is known then is the answer.
 """
 
 from __future__ import annotations
@@ -266,19 +267,17 @@ class _Deletion:
 
     def run(self) -> Explanation:
         """Make the set smaller; how small it is then known to be."""
-        size, every_trial_settled = max(len(self.rows) // 2, 1), True
+        size = max(len(self.rows) // 2, 1)
         try:
             while True:
                 settled = self._pass(size)
                 if settled is None or not self._sure():
                     return Explanation.REDUCED
-                every_trial_settled = settled
-                if size == 1:
-                    break
+                if size == 1:  # each row that is left was tried alone
+                    return Explanation.IRREDUCIBLE if settled else Explanation.REDUCED
                 size //= 2
         except _Stopped:
             return Explanation.CUT_OFF
-        return Explanation.IRREDUCIBLE if every_trial_settled else Explanation.REDUCED
 
     def _pass(self, size: int) -> bool | None:
         """Leave out so many rows at once, where the others still conflict; whether every trial was settled.

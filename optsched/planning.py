@@ -103,7 +103,7 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> Planned:
     for number, later in enumerate(plan.later):
         bound: float | None = None
         if not stopped and later.columns <= LATER_COLUMNS:
-            arrays = engine.build(lambda at=later: at.program().arrays)  # type: ignore[misc]
+            arrays = engine.build(later.program).arrays
             values = _run_later(engine, later, _with_held(arrays, held, schedule), schedule, outcome.solver.name)
             schedule = _better(engine, plan, plan.later[: number + 1], schedule, values)
             bound = values.bound
