@@ -34,7 +34,7 @@ test: $(DEV) ## run the unit tests, the fast tier (about 90 s on two cores)
 	$(PYTEST) $(PARALLEL) -m unit
 
 test-all: $(DEV) ## run all other tests but the studies; those that depend on the clock run last and alone
-	$(PYTEST) $(PARALLEL) -m "property or oracle or process or documentation"
+	$(PYTEST) $(PARALLEL) -m "not unit and not clock and not study"
 	$(PYTEST) -m clock
 
 studies: $(DEV) ## run the studies: published tables, storms of events (an hour or more)

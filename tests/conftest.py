@@ -12,7 +12,7 @@ import signal
 import pytest
 from hypothesis import settings
 
-KINDS = ("unit", "property", "oracle", "process", "documentation", "study", "clock")
+KINDS = ("unit", "property", "oracle", "process", "picture", "documentation", "study", "clock")
 """All kinds; pyproject.toml describes each. A test that states several is of the last of them in this list."""
 
 # numpy reads these when it is loaded, which happens later. The matrices of tests are small, and the workers of pytest

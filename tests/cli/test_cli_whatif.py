@@ -11,7 +11,7 @@ import pytest
 import optsched
 
 Write = Callable[..., Path]
-WIDTHS = (60, 80, 100, 200)
+WIDTHS = (60, 100)
 THREE = ("--add", "v100:4", "--add", "p100:4", "--add", "k80:-2")
 
 

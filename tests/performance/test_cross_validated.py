@@ -20,6 +20,8 @@ from optsched.performance.learned.cross_validated import ChosenDocument, CrossVa
 from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways
 
+pytestmark = pytest.mark.property
+
 Law = Callable[[Any, Any, Any], Any]
 """Seconds of k GPUs on n nodes, m samples each."""
 

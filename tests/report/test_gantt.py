@@ -19,6 +19,8 @@ from optsched.report.lanes import lay_out
 from optsched.report.palette import JOBS, WARNING
 from optsched.solution import Rounds, Solution
 
+pytestmark = pytest.mark.picture
+
 mpl = pytest.importorskip("matplotlib")
 
 

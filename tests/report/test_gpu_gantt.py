@@ -17,6 +17,8 @@ from optsched.report.gpu_gantt import WINDOWS, held_by_window
 from optsched.report.gpu_places import Holders, gpus_of, parts_on_nodes
 from optsched.simulation import Segments, Simulation, simulate
 
+pytestmark = pytest.mark.picture
+
 mpl = pytest.importorskip("matplotlib")
 
 

@@ -15,6 +15,8 @@ from optsched.report import allocation_heatmap, heatmap_rows, save_picture
 from optsched.report.heatmap import MAX_BANDS, MAX_LABELLED
 from optsched.solution import Solution
 
+pytestmark = pytest.mark.picture
+
 mpl = pytest.importorskip("matplotlib")
 
 

@@ -25,6 +25,8 @@ from optsched.report.page_parts import inline_svg
 from optsched.report.pictures import time_unit, time_words
 from optsched.solvers import Progress
 
+pytestmark = pytest.mark.picture
+
 mpl = pytest.importorskip("matplotlib")
 
 

@@ -16,6 +16,8 @@ from optsched.report.palette import INK, MUTED
 from optsched.report.prices import MOST
 from optsched.solution import Solution
 
+pytestmark = pytest.mark.picture
+
 mpl = pytest.importorskip("matplotlib")
 
 

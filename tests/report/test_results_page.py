@@ -19,6 +19,8 @@ from optsched.report.performance_profile import profile_picture
 from optsched.report.pictures import new_axes
 from optsched.report.results_page import result_sections
 
+pytestmark = pytest.mark.picture
+
 ROWS = [
     {"instance": f"<p{k}> & co", "formulation": "f", "solver": solver, "status": "optimal", "total_s": seconds,
      "objective": 1.0 + k * (solver == "slow"), "sense": "min", "proof": "claimed", "seed": 0, "error": None,

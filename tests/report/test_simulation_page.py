@@ -29,6 +29,8 @@ from optsched.report.simulation_tables import (
 from optsched.simulation import Simulation, simulate
 from optsched.traces import NodeEvents, Trace
 
+pytestmark = pytest.mark.picture
+
 mpl = pytest.importorskip("matplotlib")
 
 TRACE = trace_of(30, hours=4.0)

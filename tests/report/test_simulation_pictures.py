@@ -26,6 +26,8 @@ from optsched.report.simulation_times import busy_gpus, window_means
 from optsched.simulation import Simulation, simulate
 from optsched.simulation.fairness import finish_time_ratios
 
+pytestmark = pytest.mark.picture
+
 mpl = pytest.importorskip("matplotlib")
 
 

@@ -13,6 +13,8 @@ from optsched.errors import UsageError
 from optsched.report import arrivals_picture, durations_picture, gangs_picture, load_picture, save_picture, trace_page
 from optsched.traces import Trace, TraceSummary, describe
 
+pytestmark = pytest.mark.picture
+
 mpl = pytest.importorskip("matplotlib")
 
 
