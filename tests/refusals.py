@@ -7,11 +7,14 @@ and not the sentence, so that a new wording of the sentence breaks one test (`te
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import pytest
 
-from optsched.errors import InvalidInput
+from optsched.cli.shell import Shell
+from optsched.errors import InvalidInput, JournalDamaged, OptschedError
 
 STATED = re.compile(r"(?:(?P<path>.*?): )?found (?P<found>.*?)(?:, expected (?P<expected>.*))?", re.DOTALL)
 CUT = "..."
@@ -19,7 +22,7 @@ FOLDERS = re.compile(r"(?<![\w.])/(?:[^/\s:]+/)+")  # those of an absolute path
 
 
 class Refusal(NamedTuple):
-    """The fields of an `InvalidInput`. A field that ends in ``...`` says how the field begins; None is any text.
+    """The fields of a refusal. A field that ends in ``...`` says how the field begins; None is any text.
 
     The folders of a file can be left out, and so can the file of an error that names the place in it as well.
     """
@@ -28,10 +31,16 @@ class Refusal(NamedTuple):
     found: str | None
     expected: str | None
 
-    def holds(self, error: InvalidInput) -> bool:
-        """Whether an error has these fields."""
-        pairs = ((self.path, error.path), (self.found, error.found), (self.expected, error.expected))
-        in_file = error.file and agrees(self.path, ": ".join(part for part in (error.file, error.path) if part))
+    def holds(self, error: BaseException | None) -> bool:
+        """Whether an error has these fields, or the error that it was raised from, as for wrong options."""
+        if isinstance(error, InvalidInput):
+            file, path = error.file, error.path
+        elif isinstance(error, JournalDamaged):
+            file, path = error.journal, error.file if error.line is None else f"{error.file}, line {error.line}"
+        else:
+            return error is not None and self.holds(error.__cause__)
+        pairs = ((self.path, path), (self.found, error.found), (self.expected, error.expected))
+        in_file = file and agrees(self.path, ": ".join(part for part in (file, path) if part))
         return all(agrees(wanted, actual) for wanted, actual in pairs[1 if in_file else 0 :])
 
 
@@ -56,6 +65,21 @@ def stated(text: str) -> Refusal:
     return Refusal(match["path"] or "", match["found"], match["expected"])
 
 
-def refuses(text: str) -> pytest.RaisesExc[InvalidInput]:
-    """A context whose block raises `InvalidInput` with the stated fields."""
-    return pytest.raises(InvalidInput, check=stated(text).holds)
+@contextmanager
+def reported() -> Iterator[list[BaseException]]:
+    """The errors that command lines report in the block: a test compares their fields, and not what is printed."""
+    errors: list[BaseException] = []
+    failed = Shell.failed
+
+    def report(shell: Shell, error: BaseException) -> int:
+        errors.append(error)
+        return failed(shell, error)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Shell, "failed", report)
+        yield errors
+
+
+def refuses(text: str, kind: type[OptschedError] = InvalidInput) -> pytest.RaisesExc[OptschedError]:
+    """A context whose block raises an error of a kind with the stated fields."""
+    return pytest.raises(kind, check=stated(text).holds)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from optsched.arrays import IntArray
-from optsched.errors import UsageError
+from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
 from optsched.instance.reading import listed, show
 
@@ -38,7 +38,7 @@ def pool_rows(kind: str, names: Sequence[str] | None, instance: Instance) -> Int
         return np.arange(len(known), dtype=np.int64)
     for place, name in enumerate(names):
         if name not in known:
-            raise _unknown(kind, f"pools[{place}]", name, "pools", list(known))
+            _refuse_unknown(kind, f"pools[{place}]", name, "pools", list(known))
     return np.unique(np.array([known[name] for name in names], np.int64))
 
 
@@ -46,7 +46,7 @@ def tenant_row(kind: str, name: str, instance: Instance) -> int:
     """Row of a tenant; raises `UsageError`."""
     known = [tenant.name for tenant in instance.tenants]
     if name not in known:
-        raise _unknown(kind, "tenant", name, "tenants", known)
+        _refuse_unknown(kind, "tenant", name, "tenants", known)
     return known.index(name)
 
 
@@ -54,7 +54,7 @@ def workload_row(kind: str, name: str, instance: Instance) -> int:
     """Row of a workload; raises `UsageError`."""
     known = [workload.name for workload in instance.workloads]
     if name not in known:
-        raise _unknown(kind, "workload", name, "workloads", known)
+        _refuse_unknown(kind, "workload", name, "workloads", known)
     return known.index(name)
 
 
@@ -68,18 +68,21 @@ def job_rows(kind: str, names: Sequence[str], instance: Instance) -> IntArray:
             rows[place] = known.index(name)
         except KeyError:
             expected = f"the id of a job of the instance{_hint(name, [known[row] for row in range(len(known))])}"
-            raise UsageError(f"{kind}: jobs[{place}]: found {show(name)}, expected {expected}") from None
+            _refuse(kind, f"jobs[{place}]", show(name), expected)
         if first.setdefault(name, place) != place:
-            raise UsageError(f"{kind}: jobs[{place}]: found {show(name)} a second time, expected each job once")
+            _refuse(kind, f"jobs[{place}]", f"{show(name)} a second time", "each job once")
     return rows
 
 
-def _unknown(kind: str, path: str, name: str, what: str, known: Sequence[str]) -> UsageError:
-    if not known:
-        return UsageError(f"{kind}: {path}: found {show(name)}, but the instance has no {what}")
-    return UsageError(
-        f"{kind}: {path}: found {show(name)}, expected one of the {what} {listed(known)}{_hint(name, known)}"
-    )
+def _refuse_unknown(kind: str, path: str, name: str, what: str, known: Sequence[str]) -> NoReturn:
+    one_of = f"one of the {what} {listed(known)}{_hint(name, known)}"
+    _refuse(kind, path, show(name), one_of if known else f"none, as the instance has no {what}")
+
+
+def _refuse(kind: str, path: str, found: str, expected: str) -> NoReturn:
+    """Raise a `UsageError` whose cause has the fields: for a constraint of an instance they become `InvalidInput`."""
+    wrong = InvalidInput(path, found, expected)
+    raise UsageError(f"{kind}: {wrong}") from wrong
 
 
 def _hint(name: str, known: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import PydanticCustomError
 
 from optsched.arrays import FloatArray
-from optsched.errors import UsageError
+from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
 from optsched.instance.reading import show, translate
 
@@ -106,19 +106,15 @@ class Generator:
         try:
             return self.make(self.options.model_validate(dict(given)))
         except ValidationError as error:
-            wrong = translate(error, "", self.options)
-            name, found, expected = wrong.path, wrong.found, wrong.expected
+            wrong: InvalidInput = translate(error, "", self.options)
         except BadOption as error:
-            name, found, expected = error.option, error.found, error.expected
-        raise UsageError(f"{told(name)}: found {found}, expected {expected}")
+            wrong = error
+        wrong = InvalidInput(told(wrong.path), wrong.found, wrong.expected)
+        raise UsageError(str(wrong)) from wrong
 
 
-class BadOption(Exception):
-    """Raised by a generator when an option turns out not to work with the others."""
-
-    def __init__(self, option: str, found: str, expected: str) -> None:
-        super().__init__(f"{option}: found {found}, expected {expected}")
-        self.option, self.found, self.expected = option, found, expected
+class BadOption(InvalidInput):
+    """Raised by a generator when an option turns out not to work with the others; ``path`` is the option's name."""
 
 
 def split(count: int, what: str = "shares") -> BeforeValidator:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from optsched.errors import JournalError
 from optsched.rounds.journal import Entry, Journal, Snapshot, read_latest, records
 
 RECORDS: list[dict[str, Any]] = [
@@ -38,13 +37,10 @@ def copy_of(folder: Path, target: Path) -> Path:
     return Path(shutil.copytree(folder, target))
 
 
-def contents(folder: Path) -> tuple[list[Entry], Snapshot | None, list[Entry]] | str:
-    """All that can be read from a journal, or why it cannot."""
-    try:
-        snapshot, later = read_latest(folder)
-        return list(records(folder)), snapshot, list(later)
-    except JournalError as error:
-        return str(error)
+def contents(folder: Path) -> tuple[list[Entry], Snapshot | None, list[Entry]]:
+    """All that can be read from a journal."""
+    snapshot, later = read_latest(folder)
+    return list(records(folder)), snapshot, list(later)
 
 
 def same(first: object, second: object) -> bool:

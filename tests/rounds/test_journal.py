@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal_cases import ARRAYS, DOCUMENT, RECORDS, SEGMENTS, SNAPSHOT, contents, entries, same, small_journal
+from refusals import refuses
 
 from optsched.errors import InvalidInput, JournalDamaged, JournalError, UsageError
 from optsched.rounds.journal import Journal, read_from, read_latest, records, snapshots
@@ -67,10 +68,9 @@ def test_a_record_is_read_as_it_was_written(record: dict[str, Any], n: int, chec
 )
 def test_what_is_no_record(tmp_path: Path, record: Any, message: str) -> None:
     with Journal.create(tmp_path, fsync=False) as journal:
-        with pytest.raises(InvalidInput) as error:
+        with refuses(message):
             journal.append(record)
-        assert str(error.value) == message
-        with pytest.raises(InvalidInput, match="record 1"):
+        with refuses(message.replace("record 0", "record 1", 1)):
             journal.append_many([{}, record])
         assert journal.append({}) == 0
 
@@ -78,8 +78,9 @@ def test_what_is_no_record(tmp_path: Path, record: Any, message: str) -> None:
 def test_endless_records(tmp_path: Path) -> None:
     endless: dict[str, Any] = {}
     endless["again"] = endless
-    with Journal.create(tmp_path, fsync=False) as journal, pytest.raises(InvalidInput, match="nested without end"):
+    with Journal.create(tmp_path, fsync=False) as journal, pytest.raises(InvalidInput) as error:
         journal.append(endless)
+    assert "nested without end" in error.value.found
 
 
 def test_numbers_of_records(tmp_path: Path) -> None:
@@ -123,16 +124,20 @@ def test_equal_journals_are_equal_bytes(tmp_path: Path) -> None:
     ("document", "arrays", "message"),
     [
         ({"a": float("inf")}, {}, "document.a: found Infinity, expected a finite number"),
-        ([], {}, r"document: found \[\], expected an object"),
-        ({}, {"a": np.array([{}])}, "arrays.a: found an array of object, expected a numpy array without Python"),
-        ({}, {"a": [1.0]}, r"arrays.a: found \[1.0\], expected a numpy array without Python objects"),
-        ({}, {"../a": np.zeros(1)}, 'arrays: found the name "../a", expected 1 to 100 letters'),
+        ([], {}, "document: found [], expected an object"),
+        (
+            {},
+            {"a": np.array([{}])},
+            "arrays.a: found an array of object, expected a numpy array without Python objects",
+        ),
+        ({}, {"a": [1.0]}, "arrays.a: found [1.0], expected a numpy array without Python objects"),
+        ({}, {"../a": np.zeros(1)}, 'arrays: found the name "../a", expected 1 to 100 letters...'),
     ],
 )
 def test_what_is_no_snapshot(tmp_path: Path, document: Any, arrays: Any, message: str) -> None:
     with Journal.create(tmp_path, fsync=False) as journal:
         journal.append({})
-        with pytest.raises(InvalidInput, match=message):
+        with refuses(message):
             journal.snapshot(document, arrays)
         assert journal.append({}) == 1
     assert snapshots(tmp_path) == []
@@ -231,20 +236,24 @@ def test_a_creation_that_was_broken_off_is_made_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "message"),
-    [
-        ('{"format": "optsched-journal/2"}', JournalError, 'has the format "optsched-journal/2", expected "optsched-'),
-        ("", JournalDamaged, 'is damaged: journal.json: found "", expected {"format": "optsched-journal/1"}$'),
-        ("[1]\n", JournalDamaged, r'is damaged: journal.json: found "\[1\]\\n", expected'),
-    ],
+    ("text", "found"),
+    [("", '""'), ("[1]\n", r'"[1]\n"')],
 )
-def test_other_formats(tmp_path: Path, text: str, kind: type[JournalError], message: str) -> None:
+def test_a_damaged_header(tmp_path: Path, text: str, found: str) -> None:
     small_journal(tmp_path)
     (tmp_path / "journal.json").write_text(text)
     for use in (Journal.open, read_latest):
-        with pytest.raises(kind, match=message) as error:
+        with refuses(f'journal.json: found {found}, expected {{"format": "optsched-journal/1"}}', JournalDamaged):
             use(tmp_path)
-        assert type(error.value) is kind
+
+
+def test_another_format(tmp_path: Path) -> None:
+    small_journal(tmp_path)
+    (tmp_path / "journal.json").write_text('{"format": "optsched-journal/2"}')
+    for use in (Journal.open, read_latest):
+        with pytest.raises(JournalError, match='has the format "optsched-journal/2", expected "optsched-') as error:
+            use(tmp_path)
+        assert type(error.value) is JournalError
 
 
 def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +269,7 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(JournalError, match=rf"^cannot write journal {tmp_path}: Permission denied$"):
         Journal.open(tmp_path)
-    assert not isinstance(contents(tmp_path), str)
+    assert contents(tmp_path)[1] is not None
 
 
 # --- one writer ----------------------------------------------------------------------------------------------------
