@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched import Instance
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import UsageError
 
 APART = {"kind": "anti-affinity", "jobs": ["a", "b"]}
 
@@ -48,13 +49,13 @@ def test_it_can_stand_in_the_instance() -> None:
 @pytest.mark.parametrize(
     ("jobs", "message"),
     [
-        (["a", "x"], r'anti-affinity: jobs\[1\]: found "x", expected the id of a job of the instance'),
-        (["a", "a"], r'anti-affinity: jobs\[1\]: found "a" a second time, expected each job once'),
-        (["a"], "option of anti-affinity: jobs: found"),
+        (["a", "x"], 'jobs[1]: found "x", expected the id of a job of the instance...'),
+        (["a", "a"], 'jobs[1]: found "a" a second time, expected each job once'),
+        (["a"], 'jobs: found ["a"], expected at least 2...'),
     ],
 )
 def test_jobs_that_cannot_be(jobs: list[str], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+    with refuses(message, UsageError):
         optsched.solve(instance(), constraints=[{"kind": "anti-affinity", "jobs": jobs}])
-    with pytest.raises(InvalidInput, match=r"anti-affinity|constraints\[0\]\.jobs: found"):
+    with refuses(f"constraints[0].{message}"):
         optsched.solve(instance(constraints=[{"kind": "anti-affinity", "jobs": jobs}]))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched.errors import UsageError
@@ -97,9 +98,9 @@ def test_what_has_no_hard_deadlines_takes_no_quantile() -> None:
     with pytest.raises(UsageError, match="nothing here holds jobs to deadlines"):
         optsched.solve(instance_of(), "max-min-fairness", quantile=0.9)
     for wrong in (0.4, 1.0, float("nan"), "x"):
-        with pytest.raises(UsageError, match="quantile"):
+        with refuses("quantile", UsageError):
             optsched.solve(instance_of(), "cost", constraints=["deadlines"], quantile=wrong)
-    with pytest.raises(UsageError, match=r"quantile: found 1(\.0)?, expected a number below 1"):
+    with refuses("quantile: found 1..., expected a number below 1", UsageError):
         optsched.solve(instance_of(), "cost", constraints=["deadlines"], quantile=1)
 
 

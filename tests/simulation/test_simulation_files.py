@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from optsched.errors import InvalidInput
 from optsched.simulation import simulate
@@ -52,7 +53,7 @@ def test_a_simulation_is_its_file(make: Make, tmp_path: Path) -> None:
 def test_damage_is_told_in_one_sentence(make: Make, tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "run.npz"
     path.write_bytes(damage(simulation_bytes(simulate(eventful(make)))))
-    with pytest.raises(InvalidInput, match=r"run\.npz: found no simulation .*expected an npz file"):
+    with refuses("run.npz: found no simulation (..., expected an npz file..."):
         read_simulation(path)
 
 
@@ -61,5 +62,6 @@ def test_another_archive_is_none(make: Make, tmp_path: Path) -> None:
 
     path = tmp_path / "instance.npz"
     path.write_bytes(instance_bytes(eventful(make).instance, "npz"))
-    with pytest.raises(InvalidInput, match=r"instance\.npz: "):
+    with pytest.raises(InvalidInput) as error:
         read_simulation(path)
+    assert error.value.file == str(path)
