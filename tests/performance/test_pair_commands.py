@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import reported, stated
 
 import optsched
 from optsched.cli.main import main
@@ -137,30 +138,42 @@ def test_gavel_s_names_of_job_types_are_those_of_imported_instances(files: Files
 
 
 @pytest.mark.parametrize(
-    ("given", "code", "words"),
+    ("given", "words"),
     [
-        (["-m", "nothing"], 2, "unknown model of pairs 'nothing', expected one of auto, boosted-pairs"),
-        (["-m", "row-column:penalty=1", "-O", "penalty=2"], 2, "--model row-column: penalty is given twice"),
-        (["-m", "row-column", "-O", "penalty=-1"], 3, "performance.penalty: found -1, expected a number above 0"),
-        (["-m", "boosted-pairs"], 3, "profiles: found 3 pairs that ran together, expected at least 20 for"),
-        (
-            ["-m", "conformal-pairs"],
-            3,
-            """of: found nothing, expected the model that it stands on, such as -O of='{"mo""",
-        ),
-        (["--base", "none.json"], 3, "no readable file at none.json"),
-        (["-O", "row-column={}", "-O", "x={}"], 3, "performance.x: found {}, expected options of one of boosted-pairs"),
+        (["-m", "nothing"], "unknown model of pairs 'nothing', expected one of auto, boosted-pairs"),
+        (["-m", "row-column:penalty=1", "-O", "penalty=2"], "--model row-column: penalty is given twice"),
     ],
 )
-def test_wrong_words(run: Run, files: Files, given: list[str], code: int, words: str) -> None:
+def test_wrong_words(run: Run, files: Files, given: list[str], words: str) -> None:
     found = run("model", "fit-pairs", files.pairs, "--alone", files.alone, "-o", files.model, *given)
-    assert found[0] == code and words in found[2], found
+    assert found[0] == 2 and words in found[2], found
+    assert not files.model.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "refusal"),
+    [
+        (["-m", "row-column", "-O", "penalty=-1"], "performance.penalty: found -1, expected a number above 0"),
+        (["-m", "boosted-pairs"], "profiles: found 3 pairs that ran together, expected at least 20 for..."),
+        (
+            ["-m", "conformal-pairs"],
+            """performance.of: found nothing, expected the model that it stands on, such as -O of='{"mo...""",
+        ),
+        (["--base", "none.json"], "found no readable file at none.json..."),
+        (["-O", "row-column={}", "-O", "x={}"], "performance.x: found {}, expected options of one of boosted-pairs..."),
+    ],
+)
+def test_what_is_refused(run: Run, files: Files, given: list[str], refusal: str) -> None:
+    with reported() as errors:
+        found = run("model", "fit-pairs", files.pairs, "--alone", files.alone, "-o", files.model, *given)
+    assert found[0] == 3 and stated(refusal).holds(errors[0]), found
     assert not files.model.exists()
 
 
 def test_wrong_pairs_and_standard_output(run: Run, files: Files) -> None:
-    code, _, err = run("model", "fit-pairs", files.pairs, "-o", files.model)
-    assert code == 3 and 'pairs.csv:2:rate_first: found no rate of "lm" alone on "V100"' in err
+    with reported() as errors:
+        assert run("model", "fit-pairs", files.pairs, "-o", files.model)[0] == 3
+    assert stated('pairs.csv:2:rate_first: found no rate of "lm" alone on "V100"').holds(errors[0])
     out = run("model", "fit-pairs", files.pairs, "--alone", files.alone, "-o", "-")[1]
     assert json.loads(out)["format"] == "optsched-model/1"
     assert run("model", "fit-pairs", files.pairs, "--alone", files.alone, "-o", files.model, "-q")[1] == ""
