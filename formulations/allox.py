@@ -73,7 +73,8 @@ class Allox(Formulation):
     name = "allox"
     aliases = ("sum-completion",)
     reads = frozenset({"steps_left", "arrival"})
-    also_reads = frozenset({"after"})
+    also_reads = frozenset({"after", "running", "preemptible"})
+    reads_pairs = False
     sense = "min"
     takes_rows = False
     awaits_nodes = True

@@ -52,6 +52,7 @@ class DominantResourceFairness(Formulation):
     name = "drf"
     aliases = ("dominant-resource-fairness",)
     reads = frozenset({"weight", "gang", "tenant", "queue"})
+    also_reads = frozenset({"tenant_weight"})
     sense = "max"
     objective_words = "total normalised throughput at the dominant shares of the lexicographic max-min"
 
@@ -59,6 +60,11 @@ class DominantResourceFairness(Formulation):
         """Options of dominant resource fairness."""
 
         tenants: bool = True
+
+    @property
+    def own_reads(self) -> frozenset[str]:
+        """See the option ``tenants``."""
+        return super().own_reads - (frozenset() if self.options.tenants else {"tenant", "tenant_weight", "queue"})
 
     def build(self, C: Classes) -> AllocationProgram:
         """See the class."""

@@ -67,6 +67,11 @@ class Fifo(Rule):
         seed: int | None = Field(default=None, ge=0, le=LARGEST_SEED)
 
     @property
+    def own_reads(self) -> frozenset[str]:
+        """Jobs share GPUs in the variant ``packed`` alone."""
+        return super().own_reads - (frozenset() if self.options.variant == "packed" else {"colocation"})
+
+    @property
     def integral(self) -> bool:
         """A job that starts runs all the time."""
         return True

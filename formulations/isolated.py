@@ -32,6 +32,7 @@ class Isolated(Rule):
 
     name = "isolated"
     reads = frozenset({"gang"})
+    reads_pairs = False
 
     def decide(self, candidates: Candidates, engine: Engine) -> Decision:
         """y of the class, as totals x over the columns of the classes."""

@@ -87,6 +87,7 @@ class Lease(Formulation):
     name = "lease"
     reads = frozenset({"steps_left", "deadline", "soft_deadline", "weight"})
     also_reads = frozenset({"value"})
+    reads_pairs = False
     sense = "max"
     takes_rows = False
     leaves_idle = True

@@ -60,6 +60,7 @@ class MakespanUnrelated(Formulation):
     name = "makespan-unrelated"
     reads = frozenset({"steps_left", "arrival"})
     also_reads = frozenset({"after"})
+    reads_pairs = False
     sense = "min"
     takes_rows = False
     leaves_idle = True

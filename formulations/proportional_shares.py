@@ -42,11 +42,18 @@ class ProportionalShares(Rule):
 
     name = "proportional-shares"
     reads = frozenset({"gang", "weight", "tenant"})
+    also_reads = frozenset({"tenant_weight"})
+    reads_pairs = False
 
     class Options(Rule.Options):
         """Options of proportional shares."""
 
         tenants: bool = True
+
+    @property
+    def own_reads(self) -> frozenset[str]:
+        """See the option ``tenants``."""
+        return super().own_reads - (frozenset() if self.options.tenants else {"tenant", "tenant_weight"})
 
     def decide(self, candidates: Candidates, engine: Engine) -> Decision:
         """y of the class, as totals x over the columns of the classes."""

@@ -52,6 +52,7 @@ class Smd(Formulation):
 
     name = "smd"
     also_reads = frozenset({"value"})
+    reads_pairs = False
     sense = "max"
     objective_words = "total value"
     reserve: ClassVar[bool] = True

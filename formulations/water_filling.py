@@ -52,6 +52,7 @@ class WaterFilling(Formulation):
     name = "water-filling"
     aliases = ("lexicographic-max-min",)
     reads = frozenset({"weight", "gang", "tenant", "queue"})
+    also_reads = frozenset({"tenant_weight"})
     sense = "max"
     objective_words = "total normalised throughput of the lexicographic max-min"
 
@@ -60,6 +61,11 @@ class WaterFilling(Formulation):
 
         agnostic: bool | Literal["literal"] = False
         tenants: bool = True
+
+    @property
+    def own_reads(self) -> frozenset[str]:
+        """See the option ``tenants``."""
+        return super().own_reads - (frozenset() if self.options.tenants else {"tenant", "tenant_weight", "queue"})
 
     def build(self, C: Classes) -> AllocationProgram:
         """See the class."""

@@ -264,7 +264,9 @@ def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
     timings["total"] = timings.get("total", 0.0) - timings.pop("place", 0.0) + spent
     timings["place"] = spent
     timings["total"] = timings.pop("total")  # the last one, as ever
-    return replace(solution, placement=placement, timings=timings)
+    formulation = make_formulation(solution.formulation, solution.options, solution.constraints)
+    notes = notes_on(formulation, solution.candidates, placed=True)
+    return replace(solution, placement=placement, timings=timings, notes=notes)
 
 
 def make_limits(

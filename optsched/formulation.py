@@ -110,6 +110,8 @@ class Formulation(ABC):
     """Arrays of `reads` by which jobs are only sorted: the allocation stays the same while only time passes."""
     also_reads: ClassVar[frozenset[str]] = frozenset()
     """Fields of the instance that it reads beside job arrays, such as ``value`` of options (`optsched.notes`)."""
+    reads_pairs: ClassVar[bool] = True
+    """Whether it uses columns of two jobs that share GPUs (``colocation``); else it leaves them out."""
     sense: ClassVar[Literal["max", "min", "rule"]] = "max"
     plans_ahead: ClassVar[bool] = False
     """Whether jobs that have not arrived yet are planned too."""
@@ -207,8 +209,12 @@ class Formulation(ABC):
     @property
     def all_reads(self) -> frozenset[str]:
         """Names of all fields that it and its side constraints read, of those that only some do."""
-        own = self.reads | self.also_reads
-        return own.union(*(constraint.reads | constraint.also_reads for constraint in self.constraints))
+        return self.own_reads.union(*(constraint.reads | constraint.also_reads for constraint in self.constraints))
+
+    @property
+    def own_reads(self) -> frozenset[str]:
+        """Names of the fields that it reads itself, with the options that it has."""
+        return self.reads | self.also_reads | ({"colocation"} if self.reads_pairs else frozenset())
 
     def _quantile(self) -> float | None:
         """The quantile of throughputs that hard deadlines reckon with; refused where there are none."""

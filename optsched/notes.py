@@ -6,7 +6,7 @@ whoever wrote the deadlines must not think that they were kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -27,23 +27,49 @@ class Field(NamedTuple):
         What its values are.
     stated : callable
         Whether an instance states it in a way that could make a difference.
+    part_of : str
+        A field without which it has no meaning: nothing is said of it where that is not read either.
     """
 
     words: str
     stated: Callable[[Instance], bool]
+    part_of: str = ""
 
 
 def _differs(values: AnyArray) -> bool:
     return bool((values != values[:1]).any())
 
 
+def _arrivals_differ(instance: Instance) -> bool:
+    """Whether the jobs that are there have arrived at different times; of those that come later there is a note."""
+    arrival = instance.jobs_table.arrival
+    return _differs(arrival[arrival <= instance.now])
+
+
 FIELDS: Mapping[str, Field] = {
     "deadline": Field("deadlines", lambda instance: bool(np.isfinite(instance.jobs_table.deadline).any())),
     "weight": Field("weights", lambda instance: _differs(instance.jobs_table.weight)),
+    "arrival": Field("arrival times", _arrivals_differ),
     "tenant": Field("tenants", lambda instance: _differs(instance.jobs_table.tenant)),
+    "tenant_weight": Field(
+        "weights of tenants",
+        lambda instance: _differs(np.array([tenant.weight for tenant in instance.tenants])),
+        part_of="tenant",
+    ),
+    "queue": Field(
+        "policies of tenants",
+        lambda instance: any(tenant.policy == "fifo" for tenant in instance.tenants),
+        part_of="tenant",
+    ),
+    "preemptible": Field(
+        "jobs that cannot be preempted (-C uninterrupted and --place keep them where they run)",
+        lambda instance: not instance.jobs_table.preemptible.all(),
+    ),
+    "running": Field("where jobs run now", lambda instance: bool(instance.jobs_table.running)),
     "after": Field("precedences (after)", lambda instance: bool(instance.jobs_table.after)),
     "restart_cost": Field("restart costs", lambda instance: bool(instance.jobs_table.restart_cost.any())),
     "isolated_time": Field("isolated times", lambda instance: bool(instance.jobs_table.isolated_time.any())),
+    "colocation": Field("throughputs of jobs that share GPUs", lambda instance: bool(instance.colocation)),
     "value": Field("values of options", lambda instance: bool(instance.options.value.any())),
     "cost": Field("costs of options (no formulation reads them)", lambda instance: bool(instance.options.cost.any())),
     "partitions": Field(
@@ -51,24 +77,46 @@ FIELDS: Mapping[str, Field] = {
         lambda instance: any(pool.partitions for pool in instance.cluster.pools),
     ),
 }
-"""By the names that ``reads`` and ``also_reads`` use. What all programs read, or all placements, is not here."""
+"""By the names that ``reads`` and ``also_reads`` use.
+
+What every program reads is not here, nor what describes machines and workloads to those that ask (prices, power,
+bandwidths, parameters of models): these ask nothing of an answer.
+"""
+OF_PLACEMENT = frozenset({"preemptible", "running"})
+"""Fields that a placement reads."""
+OF_SIMULATIONS = frozenset({"arrival", "preemptible", "running", "after", "restart_cost"})
+"""Fields that a simulation reads, or refuses, whatever its policy."""
 
 
-def notes_on(formulation: Formulation, candidates: Candidates) -> tuple[str, ...]:
-    """Notes on the answer of a formulation over candidates, each a sentence."""
-    return tuple(note for note in (_unread(formulation, candidates.instance), _not_arrived(candidates)) if note)
+def notes_on(formulation: Formulation, candidates: Candidates, placed: bool = False) -> tuple[str, ...]:
+    """Notes on the answer of a formulation over candidates, each a sentence; ``placed``: on GPUs of nodes, too."""
+    read = formulation.all_reads | (OF_PLACEMENT if placed else frozenset())
+    notes = (unread_note(formulation.name, read, candidates.instance), _not_arrived(candidates))
+    return tuple(note for note in notes if note)
 
 
-def _unread(formulation: Formulation, instance: Instance) -> str:
-    """Fields that the instance states, and that have no effect on the answer."""
-    read = formulation.all_reads
-    words = [field.words for name, field in FIELDS.items() if name not in read and field.stated(instance)]
+def unread_note(reader: str, read: Collection[str], instance: Instance) -> str:
+    """The note on fields that an instance states and nothing reads; empty where there are none.
+
+    Parameters
+    ----------
+    reader : str
+        Who reads, such as the name of a formulation.
+    read : collection of str
+        Names of the fields that are read.
+    instance : Instance
+    """
+    in_queue = "queue" in read and FIELDS["queue"].stated(instance)
+    read = {*read, "arrival"} if in_queue else read  # a tenant's queue is in the order of arrival
+    words = [
+        field.words
+        for name, field in FIELDS.items()
+        if name not in read and (not field.part_of or field.part_of in read) and field.stated(instance)
+    ]
     if not words:
         return ""
     told = " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-    return (
-        f"{formulation.name} does not read these fields of the instance, so they have no effect on the answer: {told}"
-    )
+    return f"{reader} does not read these fields of the instance, so they have no effect on the answer: {told}"
 
 
 def _not_arrived(candidates: Candidates) -> str:

@@ -105,6 +105,11 @@ class Ranking(ABC):
         self.options: Any = options_from(type(self), options or {})
 
     @property
+    def reads(self) -> frozenset[str] | None:
+        """Fields of the instance that it reads, of those in `optsched.notes.FIELDS`; None if it does not say."""
+        return None
+
+    @property
     def strict(self) -> bool:
         """Whether a job that has no room keeps all jobs behind it waiting."""
         return False

@@ -469,10 +469,8 @@ def changes_of_words(document: Document) -> Iterator[Tampering]:
 
 
 def changes_of_keys(document: Document) -> Iterator[Tampering]:
-    for name in sorted(document.keys() - {"notes"}):  # older files have no notes
+    for name in sorted(document.keys() - {"notes"}):  # they are words of the version that wrote the file
         yield drop((name,))
-    if "notes" in document:
-        yield put(("notes",), ["all deadlines are kept"])
     yield put(("gold",), 1)
     yield put(("format",), "optsched-solution/2")
     yield put(("objective",), float("nan"))

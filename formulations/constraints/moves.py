@@ -44,6 +44,7 @@ class Moves(SideConstraint):
     """
 
     kind = "moves"
+    also_reads = frozenset({"running"})
     single = True
 
     class Options(ConstraintOptions):

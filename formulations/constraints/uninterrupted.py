@@ -29,6 +29,7 @@ class Uninterrupted(SideConstraint):
     """
 
     kind = "uninterrupted"
+    also_reads = frozenset({"preemptible", "running"})
     single = True
 
     class Options(ConstraintOptions):

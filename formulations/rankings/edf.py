@@ -42,6 +42,7 @@ class EarliestDeadlineFirst(Ranking):
 
     name = "edf"
     aliases = ("earliest-deadline-first",)
+    reads = frozenset({"deadline"})
 
     class Options(RankingOptions):
         """Options of earliest deadline first."""

@@ -22,6 +22,7 @@ class FirstComeFirstServed(Ranking):
 
     name = "fcfs"
     aliases = ("first-come-first-served",)
+    reads = frozenset({"arrival"})
 
     class Options(RankingOptions):
         """Options of first come, first served."""

@@ -50,6 +50,7 @@ class GittinsIndex(Ranking):
     """
 
     name = "gittins"
+    reads = frozenset()
 
     class Options(RankingOptions):
         """Options of Gittins' index."""

@@ -21,6 +21,7 @@ class LeastAttainedService(Ranking):
 
     name = "las"
     aliases = ("least-attained-service",)
+    reads = frozenset()
 
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray, ...]:
         """See the class."""

@@ -18,6 +18,7 @@ class LeastAttainedGpuTime(Ranking):
     """
 
     name = "2d-las"
+    reads = frozenset()
 
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray, ...]:
         """See the class."""

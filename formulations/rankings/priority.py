@@ -18,6 +18,7 @@ class Priority(Ranking):
     """
 
     name = "priority"
+    reads = frozenset({"weight"})
 
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray, ...]:
         """See the class."""

@@ -37,6 +37,11 @@ class ShortestRemainingTime(Ranking):
 
     options: Options
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """See the option ``weighted``."""
+        return frozenset({"weight"} if self.options.weighted else ())
+
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray, ...]:
         """See the class."""
         r = jobs.gpus * jobs.remaining if self.options.service else jobs.remaining

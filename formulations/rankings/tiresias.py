@@ -65,6 +65,7 @@ class Tiresias(Ranking):
     """
 
     name = "tiresias"
+    reads = frozenset({"arrival"})
 
     class Options(RankingOptions):
         """Options of Tiresias."""

@@ -17,6 +17,8 @@ from optsched.registry import load_formulation, load_solver
 from optsched.solution import Solution, Status
 
 NOT_CERTIFIED = 6
+NEXT_NOTE = " / "
+"""Between the notes on one answer."""
 STAGES = ("load", "compile", "build", "solve", "certify")
 
 
@@ -53,7 +55,8 @@ def _instance_row(spec: Mapping[str, Any], started: float) -> dict[str, Any]:
     )
     classes = None if solution.allocation is None else solution.allocation.classes
     size |= {} if classes is None else {"classes": len(classes), "columns": classes.columns}
-    return {**size, **_answer(solution, spent, time.perf_counter() - started)}
+    row = {**size, **_answer(solution, spent, time.perf_counter() - started)}
+    return {**row, "notes": NEXT_NOTE.join(solution.notes)} if solution.notes else row
 
 
 def _program_row(spec: Mapping[str, Any], started: float) -> dict[str, Any]:

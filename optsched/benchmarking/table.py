@@ -23,7 +23,7 @@ ORDER = (
     "solver", "solver_used", "solver_version", "status", "objective", "sense", "bound", "proof", "gap", "best_known",
     "best_known_from", "gap_to_best", "load_s", "compile_s", "build_s", "solve_s", "certify_s", "total_s", "wall_s",
     "iterations", "nodes", "peak_memory_mb", "seed", "repeat", "threads", "time_limit_s", "settings", "termination",
-    "error",
+    "error", "notes",
 )  # fmt: skip
 """Columns that come first, where there are any; those that nobody foresaw follow."""
 LAST = ("exit_code", "optsched", "python", "cpu", "cores", "date", "key")

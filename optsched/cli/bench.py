@@ -66,9 +66,11 @@ def bench(
     if as_json:
         shell.document(rows_document(rows))
     elif not shell.quiet:
+        from optsched.benchmarking.solve_task import NEXT_NOTE
         from optsched.cli.bench_view import bench_view
 
         shell.print(*bench_view(rows))
+        shell.note(note for row in rows if row.get("notes") for note in row["notes"].split(NEXT_NOTE))
         if output is not None and rows:
             shell.tell("")
             shell.tell(f"results written to {output}")

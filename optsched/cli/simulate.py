@@ -14,7 +14,10 @@ from optsched.cli.sweep_options import RUNNING, RowsFile, Running, begin_anew, i
 from optsched.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from optsched.benchmarking.simulations import Simulations
+    from optsched.instance import Instance
     from optsched.simulation.options import RHO
 
 LIMIT = 5
@@ -117,6 +120,7 @@ def simulate(
         shell.document(rows_document(rows))
     elif not shell.quiet:
         shell.print(*simulate_view(loaded, rows))
+        shell.note(_notes(loaded.instance, policies))
         if page is not None and not sweep.interrupted:
             shell.tell("")
             shell.tell(f"{page} written")
@@ -130,6 +134,23 @@ def simulate(
         LIMIT if row["status"] == "limit" else int(row.get("exit_code") or 1) for row in rows if row["status"] != "ok"
     ]
     return codes[0] if codes else 0
+
+
+def _notes(instance: Instance, policies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A note for every policy that does not read all that the trace states."""
+    from optsched.assembly import constraints_in_force, make_formulation
+    from optsched.notes import OF_SIMULATIONS, unread_note
+    from optsched.simulation.simulate import policy_of
+
+    for policy in map(policy_of, policies):
+        if policy.ranking is not None:
+            name, read = policy.ranking, policy.made_ranking().reads
+        else:
+            in_force = constraints_in_force(instance, policy.constraints)
+            formulation = make_formulation(policy.formulation, policy.options, in_force)
+            name, read = policy.formulation, formulation.all_reads
+        if read is not None and (note := unread_note(name, read | OF_SIMULATIONS, instance)):
+            yield note
 
 
 def _check_page(page: str | None, keep: str | None) -> None:

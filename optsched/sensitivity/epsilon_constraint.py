@@ -35,7 +35,9 @@ from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine
 from optsched.errors import Interrupted, UsageError, checks_keywords
 from optsched.formulation import Formulation, Infeasible
+from optsched.instance import Instance
 from optsched.instance.durations import Duration
+from optsched.notes import unread_note
 from optsched.outcome import Outcome
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram, Minimum, SideRows, Total
@@ -216,10 +218,13 @@ class _Search:
             return Front(instance, axes, ends, (), 0, count, self._runs, self._rebuilt)
         self.best = self.first.program.value(best_f.x), self.second.program.value(best_g.x)
         levels = self._levels(self._best_second(best_f), self.best[1], count)
-        notes: tuple[str, ...] = ()
+        notes = self._unread(instance)
         if self._starves(levels[-1]):
             levels = levels[:-1]
-            notes = (f"at the best {axes[1].words} some job gets nothing, and {axes[0].words} does not exist there",)
+            notes = (
+                f"at the best {axes[1].words} some job gets nothing, and {axes[0].words} does not exist there",
+                *notes,
+            )
         found: list[FrontPoint] = []
         for number, eps in enumerate(levels, 1):
             if self.on_point is not None:
@@ -237,6 +242,12 @@ class _Search:
         kept, missing = efficient(found), count - len(found)
         removed = len(found) - len(kept)
         return Front(instance, axes, ends, tuple(kept), removed, missing, self._runs, self._rebuilt, notes)
+
+    def _unread(self, instance: Instance) -> tuple[str, ...]:
+        """A note on fields of the instance that neither objective nor a side constraint reads."""
+        names = dict.fromkeys((self.f.name, self.g.name))
+        note = unread_note(" with ".join(names), self.f.all_reads | self.g.all_reads, instance)
+        return (note,) if note else ()
 
     @property
     def _runs(self) -> int:

@@ -13,7 +13,6 @@ from optsched.engine import Engine
 from optsched.errors import UsageError, checks_keywords
 from optsched.formulation import by_class, by_job
 from optsched.instance import Instance
-from optsched.notes import notes_on
 from optsched.outcome import STOPPED, is_reproducible
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram
@@ -142,9 +141,6 @@ def _check(
         return "not verifiable"
     _check_header(subject, findings)
     _check_unplaced(subject, findings)
-    if document.notes:  # older files have none
-        notes = list(notes_on(subject.formulation, subject.classes.candidates))
-        findings.same("notes", document.notes, notes)
     bound = _check_outcome(subject, findings)
     check_packed(subject, findings)
     check_document_rounds(subject, resolve, findings)
