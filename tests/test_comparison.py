@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched import comparison
@@ -173,7 +174,7 @@ def test_a_wrong_instance_is_no_row() -> None:
     with pytest.raises(InvalidInput):
         compare("no/such/file.json", ["makespan"])
     wrong = optsched.Instance.from_document({**EMPTY, "constraints": [{"kind": "wish"}]})
-    with pytest.raises(InvalidInput, match=r"constraints\[0\]"):
+    with refuses("constraints[0]..."):
         compare(wrong, ["makespan"])
 
 

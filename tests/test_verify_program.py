@@ -9,12 +9,12 @@ from functools import cache
 from typing import Any
 
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched.conformance.integer import hard_knapsacks, knapsack
 from optsched.conformance.linear import covering, dense, infeasible, unbounded
 from optsched.direct import verify_program
-from optsched.errors import InvalidInput
 from optsched.program import LinearProgram
 
 Change = Callable[[dict[str, Any]], None]
@@ -123,5 +123,5 @@ def test_an_optimum_that_is_none_is_found_by_solving_again() -> None:
 
 def test_what_is_no_solution() -> None:
     assert "expected the solution of a program: an object" in str(verify_program(dense(), []))  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="no readable file"):
+    with refuses("found no readable file at..."):
         verify_program(dense(), "/nowhere/solution.json")

@@ -15,6 +15,7 @@ from typing import Any
 
 import odd_tasks
 import pytest
+from refusals import refuses
 
 from optsched.benchmarking import Progress, Sweep, Task, run_tasks
 from optsched.benchmarking.machine import cores
@@ -157,7 +158,7 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     for content in (b'{"a": 1}\n', b"a,b\n1,2\n", b"something of mine"):
         path.write_bytes(content)
-        with pytest.raises(InvalidInput, match=r"line 1: found .*, expected \"format\": \"optsched-results/1\""):
+        with refuses('results.jsonl: line 1: found ..., expected "format": "optsched-results/1"...'):
             run_tasks(squares(1), odd_tasks.square, results_file=path)
         assert path.read_bytes() == content
     path.unlink()
@@ -170,7 +171,7 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     assert path.read_bytes() == whole
     lines = whole.splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:2], b"{broken\n", *lines[2:]]))
-    with pytest.raises(InvalidInput, match=r"line 3: found '\{broken', expected a row"):
+    with refuses("results.jsonl: line 3: found '{broken', expected a row..."):
         run_tasks(squares(3), odd_tasks.square, results_file=path)
     with pytest.raises(UsageError, match=r"cannot write .*nowhere"):
         run_tasks(squares(1), odd_tasks.square, results_file=tmp_path / "nowhere" / "r.jsonl")

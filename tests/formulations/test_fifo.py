@@ -288,9 +288,9 @@ def test_a_job_moved_to_another_pool_is_found() -> None:
 
 
 def test_what_makes_no_sense() -> None:
-    with pytest.raises(UsageError, match='option of fifo: variant: found "lifo", expected one of'):
+    with refuses('variant: found "lifo", expected one of...', UsageError):
         optsched.solve("@quickstart", "fifo", variant="lifo")
-    with pytest.raises(UsageError, match="option of fifo: seed: found -1, expected"):
+    with refuses("seed: found -1", UsageError):
         optsched.solve("@quickstart", "fifo", options={"seed": -1})
     with pytest.raises(UsageError, match="fifo is a rule and takes no side constraints"):
         optsched.solve("@quickstart", "fifo", constraints=["deadlines"])

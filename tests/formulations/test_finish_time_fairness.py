@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from filling_reference import Case, random_case
+from refusals import refuses
 
 import optsched
 from optsched import Instance, Solution
-from optsched.errors import InvalidInput, SolverCrashed, UsageError
+from optsched.errors import SolverCrashed, UsageError
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Limits
 from optsched.solvers.highs import HighsSession
@@ -310,9 +311,7 @@ def aged(age: float, **options: Any) -> Solution:
 @pytest.mark.parametrize("age", [1e18, 1e60, 1e99])
 @pytest.mark.parametrize("options", [{}, {"agnostic": True, "reference_pool": "a"}])
 def test_an_age_beside_which_the_rest_is_lost_is_refused(age: float, options: dict[str, Any]) -> None:
-    with pytest.raises(
-        InvalidInput, match=r"jobs\[1\]\.arrival: found 0 s, .* s before now \(job old\), expected at most"
-    ):
+    with refuses("jobs[1].arrival: found 0 s, ..., expected at most..."):
         aged(age, **options)
 
 

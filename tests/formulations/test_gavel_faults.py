@@ -16,7 +16,7 @@ from refusals import refuses
 import optsched
 from optsched import Instance, Solution
 from optsched.cli.main import main
-from optsched.errors import InvalidInput, SolverCrashed
+from optsched.errors import SolverCrashed
 from optsched.formats.gavel import import_gavel, read_trace
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Limits
@@ -78,9 +78,7 @@ def test_pairs_padded_with_zeros_change_nothing() -> None:
 def test_a_pair_of_unequal_gangs_is_refused() -> None:
     """Gavel's importer pads these with zeros; there is no count of GPUs that both could have."""
     pair = {"jobs": ["j0", "j1"], "pool": "a", "gpus": 2, "throughput": [0.0, 0.0]}
-    with pytest.raises(
-        InvalidInput, match=r'colocation\[0\].gpus: found 2, expected a count that job "j0" may have, 1'
-    ):
+    with refuses('colocation[0].gpus: found 2, expected a count that job "j0" may have, 1'):
         Instance.from_arrays(pools={"a": 4}, throughput=np.ones((2, 1)), gpus=np.array([1, 2]), colocation=[pair])
 
 
@@ -221,7 +219,7 @@ def test_a_trace_of_seven_columns_is_read_and_a_wrong_line_is_named() -> None:
         wrong = [*ten[:column], cell, *ten[column + 1 :]]
         with refuses(words):
             imported(ten, wrong)
-    with pytest.raises(InvalidInput, match=r"trace line 1: found 3 .*expected 10 columns, or the 7 of the old format"):
+    with refuses("trace line 1: found 3 ..., expected 10 columns, or the 7 of the old format..."):
         imported(ten[:3])
 
 

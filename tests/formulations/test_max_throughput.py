@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optsched
 from formulations.reference_rates import fastest
 from optsched import Instance
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import UsageError
 
 POOLS = [{"name": name, "nodes": 1, "gpus_per_node": gpus} for name, gpus in (("a", 1), ("b", 3))]
 RATES = {"quick": {"a": 100.0, "b": 20.0}, "slow": {"a": 2.0, "b": 1.0}}
@@ -56,5 +57,5 @@ def test_refusals() -> None:
     with pytest.raises(UsageError, match="normalise"):
         optsched.solve(instance(), "max-throughput", normalise="worst")
     rateless = [{"id": "r", "options": [{"pool": "a", "gpus": 1}]}]
-    with pytest.raises(InvalidInput, match="no throughput or duration"):
+    with refuses("jobs[0].options: found no throughput or duration (job 'r')..."):
         optsched.solve(instance(jobs=rateless), "max-throughput", normalise="best")

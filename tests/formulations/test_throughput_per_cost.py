@@ -20,7 +20,7 @@ from optsched import Instance
 from optsched.candidates import Classes
 from optsched.cli.explanation import explanation
 from optsched.engine import Engine
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import UsageError
 from optsched.explaining import explain_job
 from optsched.formats.mps import allocation_names
 from optsched.formulation import SideConstraint
@@ -494,7 +494,7 @@ def test_a_free_pool_that_nobody_may_use_is_no_matter() -> None:
 def test_options_without_a_pool_are_refused() -> None:
     given = two_pools(paid=1.0, other=1.0)
     given["jobs"].append({"id": "loose", "steps": 10, "options": [{"pool": None, "throughput": 2.0, "uses": {}}]})
-    with pytest.raises(InvalidInput, match=r"jobs\[2\]\.options: found no pool \(job 'loose'\), expected a pool with"):
+    with refuses("jobs[2].options: found no pool (job 'loose'), expected a pool with..."):
         solve(given)
 
 

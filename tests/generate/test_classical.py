@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from optsched.errors import UsageError
@@ -43,10 +44,10 @@ def test_every_option_has_help_and_every_limit_holds(kind: str) -> None:
         assert schema["description"].endswith("."), name
         for key, step in (("minimum", -1), ("exclusiveMinimum", 0), ("maximum", 1)):
             if key in schema:
-                with pytest.raises(UsageError, match=rf"^{name}: found .*, expected a number "):
+                with refuses(f"{name}: found ..., expected a number ...", UsageError):
                     generate(kind, **{name: schema[key] + step})
         if "enum" in schema:
-            with pytest.raises(UsageError, match=f'^{name}: found "other", expected one of '):
+            with refuses(f'{name}: found "other", expected one of ...', UsageError):
                 generate(kind, **{name: "other"})
 
 
@@ -231,5 +232,5 @@ def test_leases_as_an_instance() -> None:
 
 
 def test_noise_of_durations_drawn_alone_is_refused() -> None:
-    with pytest.raises(UsageError, match="noise: found 3, expected none unless correlation is jobs or machines"):
+    with refuses("noise: found 3..., expected none unless correlation is jobs or machines", UsageError):
         generate("unrelated", jobs=3, noise=3)

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched import choice
 from optsched.conformance.allocation import scattered
 from optsched.engine import Engine
-from optsched.errors import InvalidInput, SolverUnavailable
+from optsched.errors import SolverUnavailable
 from optsched.registry import load_solver
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.scheduler import Scheduler
@@ -88,7 +89,7 @@ def test_a_price_that_is_none_is_refused() -> None:
     assert state.warm is not None
     for wrong in (-1.0, float("nan"), 0.0):
         document = state_document(replace(state, warm=replace(state.warm, prices={"a": wrong})))
-        with pytest.raises(InvalidInput, match="basis"):
+        with refuses("basis"):
             read_state_document(document)
 
 
