@@ -189,8 +189,8 @@ class Leases:
                     G[row, first:] = pools[pool].capacity(time)
         for name, numbers in self.calendar.items():
             if name not in C.resources.names:
-                known = ", ".join(C.resources.names)
-                raise UsageError(f"option of lease: capacity: found {show(name)}, expected one of {known}")
+                wrong = InvalidInput("capacity", show(name), f"one of {', '.join(C.resources.names)}")
+                raise UsageError(f"option of lease: {wrong}") from wrong
             row = C.resources.names.index(name)
             listed = np.array(numbers[:leases], np.float64)
             G[row, : len(listed)] = listed

@@ -54,7 +54,7 @@ def test_a_task_is_its_content() -> None:
 
 FATES = {
     "raise": ("error", "ValueError: a task of its own kind", 1),
-    "refuse": ("error", "instance.json: jobs[3].steps: found -1, expected a number above 0", 3),
+    "refuse": ("error", str(InvalidInput("jobs[3].steps", "-1", "a number above 0", "instance.json")), 3),
     "crash": ("error", "the task was ended by SIGSEGV", 7),
     "words": ("error", "the task was ended by SIGABRT: terminate called: the abacus is broken", 7),
     "exit": ("error", "the task ended with exit code 3", 7),

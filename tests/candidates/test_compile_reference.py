@@ -49,8 +49,9 @@ def test_the_table_model_refuses_the_jobs_that_the_reference_refuses() -> None:
         if not refused:
             TableModel.from_instance(instance, {})
             continue
-        with pytest.raises(InvalidInput, match=f'which job "{refused[0]}" would need'):
+        with pytest.raises(InvalidInput) as error:
             TableModel.from_instance(instance, {})
+        assert f'which job "{refused[0]}" would need' in error.value.found
 
 
 def test_the_random_documents_have_every_feature() -> None:

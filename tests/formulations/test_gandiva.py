@@ -9,6 +9,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched import Instance
@@ -269,7 +270,7 @@ def test_solvers_and_constraints_that_do_not_fit() -> None:
         optsched.solve(Instance.from_document(case(1)), "matching", solver="clarabel")
     with pytest.raises(UsageError, match="matching is a rule and takes no side constraints"):
         optsched.solve("@quickstart", "matching", constraints=["deadlines"])
-    with pytest.raises(UsageError, match='option of gandiva: pairing: found "best", expected one of'):
+    with refuses('pairing: found "best", expected one of...', UsageError):
         optsched.solve("@quickstart", "gandiva", pairing="best")
 
 

@@ -235,16 +235,20 @@ def test_impossible_alone_is_told_without_a_solver() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"capacity": {"k80": [1]}}, r'capacity: found "k80", expected one of v100'),
-        ({"capacity": {"v100": []}}, "option of lease: capacity"),
-        ({"capacity": {"v100": [-1]}}, "option of lease: capacity"),
-        ({"first_lease": "most"}, "option of lease: first_lease"),
-        ({"no_such": 1}, "no option 'no_such'"),
+        ({"capacity": {"k80": [1]}}, 'capacity: found "k80", expected one of v100'),
+        ({"capacity": {"v100": []}}, "capacity.v100: found []"),
+        ({"capacity": {"v100": [-1]}}, "capacity.v100[0]: found -1"),
+        ({"first_lease": "most"}, 'first_lease: found "most"'),
     ],
 )
 def test_wrong_options(options: dict, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+    with refuses(told, UsageError):
         optsched.solve(leases(*REFERENCE[1][:4]), "lease", **options)
+
+
+def test_an_option_that_there_is_not() -> None:
+    with pytest.raises(UsageError, match="no option 'no_such'"):
+        optsched.solve(leases(*REFERENCE[1][:4]), "lease", no_such=1)
 
 
 def test_a_wrong_deadline_of_an_option() -> None:

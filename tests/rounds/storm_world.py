@@ -356,7 +356,6 @@ class Storm:
             lambda: s.observe(name, steps=1.0, now=math.inf),
         ]
         absurd = r.choice(tries)
-        with pytest.raises((InvalidInput, UsageError)) as caught:
+        with pytest.raises((InvalidInput, UsageError)):
             absurd()
-        assert "found" in str(caught.value) or isinstance(caught.value, UsageError)
         assert s.state is state

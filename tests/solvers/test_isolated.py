@@ -222,7 +222,7 @@ def test_many_arrays_pass() -> None:
         ("unavailable", SolverUnavailable, "no licence"),
         ("crashed", SolverCrashed, "it stopped with 'Error'"),
         ("interrupted", Interrupted, "stopped before anything was found"),
-        ("input", SolverCrashed, "solver troubled raised InvalidInput: jobs[3]: found nothing, expected something"),
+        ("input", SolverCrashed, f"solver troubled raised InvalidInput: {troubled_solvers.ERRORS['input']}"),
         ("other", SolverCrashed, "solver troubled raised ZeroDivisionError: division by zero"),
         ("wordless", SolverCrashed, "solver troubled raised KeyError"),
         ("exit", SolverCrashed, "solver troubled raised SystemExit: 3"),
