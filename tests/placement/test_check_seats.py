@@ -49,6 +49,29 @@ RIGHT = {
 }
 
 
+def apart(*jobs: str) -> dict[str, Any]:
+    return {"constraints": [{"kind": "anti-affinity", "jobs": list(jobs)}]}
+
+
+# What the flaws say that have several causes below.
+
+
+def no_gpu(name: str) -> str:
+    return f'found "{name}", expected a GPU of pool "p" written node/index'
+
+
+def cut_gang(found: int, expected: str) -> str:
+    return f"found {found} GPUs, expected {expected}: gangs are whole"
+
+
+def given_twice(gpu: str, times: float, jobs: str) -> str:
+    return f"{gpu} is given away {times:g} times (to {jobs}), expected once"
+
+
+def together(jobs: str) -> str:
+    return f"jobs {jobs} are both on node y, expected different nodes (anti-affinity)"
+
+
 def test_nothing_is_wrong_where_all_is_right() -> None:
     assert check_seats(cluster(), RIGHT) == []
     starting = [name for name in RIGHT if name != "rack"]
@@ -59,19 +82,19 @@ def test_nothing_is_wrong_where_all_is_right() -> None:
 @pytest.mark.parametrize(
     ("seats", "job", "words"),
     [
-        ({"cpu": Seat("p", ("z/0",))}, "cpu", 'found "z/0", expected a GPU of pool "p" written node/index'),
-        ({"cpu": Seat("p", ("y/4",))}, "cpu", 'found "y/4", expected a GPU of pool "p" written node/index'),
-        ({"cpu": Seat("p", ("q-0/0",))}, "cpu", 'found "q-0/0", expected a GPU of pool "p" written node/index'),
+        ({"cpu": Seat("p", ("z/0",))}, "cpu", no_gpu("z/0")),
+        ({"cpu": Seat("p", ("y/4",))}, "cpu", no_gpu("y/4")),
+        ({"cpu": Seat("p", ("q-0/0",))}, "cpu", no_gpu("q-0/0")),
         ({"gang": Seat("p", ("x/0", "x/0"))}, "gang", 'found "x/0" a second time, expected GPUs that differ'),
         ({"cpu": Seat("r", ("x/0",))}, "cpu", 'found "r", expected one of the pools p, q'),
         ({"nobody": Seat("p", ("x/0",))}, "nobody", 'found "nobody", expected a job of the instance'),
-        ({"gang": Seat("p", ("x/0",))}, "gang", "found 1 GPUs, expected 2: gangs are whole"),
-        ({"cpu": Seat("q", ("q-0/0",))}, "cpu", "found 1 GPUs, expected none of this pool: gangs are whole"),
-        ({"elastic": Seat("p", ())}, "elastic", "found 0 GPUs, expected 1 to 3: gangs are whole"),
-        ({"levels": Seat("p", ("y/0", "y/1"))}, "levels", "found 2 GPUs, expected 1, 4: gangs are whole"),
-        ({"elastic": Seat("p", ("y/0",), gang=2)}, "elastic", "found 1 GPUs, expected 2: gangs are whole"),
+        ({"gang": Seat("p", ("x/0",))}, "gang", cut_gang(1, "2")),
+        ({"cpu": Seat("q", ("q-0/0",))}, "cpu", cut_gang(1, "none of this pool")),
+        ({"elastic": Seat("p", ())}, "elastic", cut_gang(0, "1 to 3")),
+        ({"levels": Seat("p", ("y/0", "y/1"))}, "levels", cut_gang(2, "1, 4")),
+        ({"elastic": Seat("p", ("y/0",), gang=2)}, "elastic", cut_gang(1, "2")),
         ({"half": Seat("p", ("y/0",), 1.5)}, "half", "found a share of 1.5, expected one above 0, at most 1"),
-        ({"cpu": Seat("p", ("x/2",))}, "cpu", "x/2 is given away 1.5 times (to half, cpu), expected once"),
+        ({"cpu": Seat("p", ("x/2",))}, "cpu", given_twice("x/2", 1.5, "half, cpu")),
         ({"cpu": Seat("p", ("x/3",))}, "gang", "the GPUs need 10 of cpu of node x, expected at most 8"),
         ({"cpu": Seat("p", ("x/3",), needs={"rack": 1})}, "rack", "the GPUs need 2 of rack, expected at most 1"),
         (
@@ -84,7 +107,7 @@ def test_nothing_is_wrong_where_all_is_right() -> None:
             "left",
             'found partner "gang", which is not partner of "left" in the same way',
         ),
-        ({"left": Seat("p", ("y/3",))}, "left", "y/3 is given away 2 times (to left, right), expected once"),
+        ({"left": Seat("p", ("y/3",))}, "left", given_twice("y/3", 2, "left, right")),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told(seats: dict[str, Seat], job: str, words: str) -> None:
@@ -96,16 +119,8 @@ def test_what_is_wrong_is_told(seats: dict[str, Seat], job: str, words: str) -> 
     [
         ({"starting": ["rack"]}, "rack", 'found "old/1", but node old takes no work now'),
         ({"barred": {"gang": ["x"]}}, "gang", "found GPUs of node x, which is barred to it"),
-        (
-            {"constraints": [{"kind": "anti-affinity", "jobs": ["left", "elastic"]}]},
-            "left",
-            "jobs elastic and left are both on node y, expected different nodes (anti-affinity)",
-        ),
-        (
-            {"constraints": [{"kind": "anti-affinity", "jobs": ["left", "right"]}]},
-            "right",
-            "jobs left and right are both on node y, expected different nodes (anti-affinity)",
-        ),
+        (apart("left", "elastic"), "left", together("elastic and left")),
+        (apart("left", "right"), "right", together("left and right")),
     ],
 )
 def test_what_is_wrong_with_where_jobs_are_is_told(more: dict[str, Any], job: str, words: str) -> None:

@@ -101,16 +101,24 @@ def test_a_topology_of_one_s_own_joins_what_is_left() -> None:
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
+def no_gpu(name: str) -> str:
+    return f'job a stands on "{name}", expected a GPU of the cluster, written node/index'
+
+
+def held_twice(times: float, other: str) -> str:
+    return f"{times:g} of pa/0 is held (by job a, job {other}), expected at most 1"
+
+
 @pytest.mark.parametrize(
     ("stands", "message"),
     [
-        ({"a": ["pa/9"]}, 'job a stands on "pa/9", expected a GPU of the cluster, written node/index'),
-        ({"a": ["pa/01"]}, 'job a stands on "pa/01", expected a GPU of the cluster, written node/index'),
-        ({"a": ["pa"]}, 'job a stands on "pa", expected a GPU of the cluster, written node/index'),
+        ({"a": ["pa/9"]}, no_gpu("pa/9")),
+        ({"a": ["pa/01"]}, no_gpu("pa/01")),
+        ({"a": ["pa"]}, no_gpu("pa")),
         ({"a": ["qa/0"]}, 'job a stands on "qa/0", expected GPUs of pool "p"'),
         ({"a": []}, "job a stands on 0 GPUs, expected the 1 of its row"),
-        ({"a": ["pa/0"], "b": ["pa/0", "pa/1"]}, "2 of pa/0 is held (by job a, job b), expected at most 1"),
-        ({"a": ["pa/0"], "s": ["pa/0"]}, "1.5 of pa/0 is held (by job a, job s), expected at most 1"),
+        ({"a": ["pa/0"], "b": ["pa/0", "pa/1"]}, held_twice(2, "b")),
+        ({"a": ["pa/0"], "s": ["pa/0"]}, held_twice(1.5, "s")),
         ({"t": ["pa/0", "pa/0"]}, "job t stands twice on pa/0"),
     ],
 )
