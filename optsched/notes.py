@@ -46,6 +46,12 @@ def _arrivals_differ(instance: Instance) -> bool:
     return _differs(arrival[arrival <= instance.now])
 
 
+INSTEAD_OF_COST = (
+    "no formulation reads them; multiple-choice reads value: with value = M - cost, M above the sum of each job's"
+    " largest cost, it gives an option to as many jobs as possible, at the least cost"
+)
+"""How a sum of costs is minimised today."""
+
 FIELDS: Mapping[str, Field] = {
     "deadline": Field("deadlines", lambda instance: bool(np.isfinite(instance.jobs_table.deadline).any())),
     "weight": Field("weights", lambda instance: _differs(instance.jobs_table.weight)),
@@ -71,7 +77,7 @@ FIELDS: Mapping[str, Field] = {
     "isolated_time": Field("isolated times", lambda instance: bool(instance.jobs_table.isolated_time.any())),
     "colocation": Field("throughputs of jobs that share GPUs", lambda instance: bool(instance.colocation)),
     "value": Field("values of options", lambda instance: bool(instance.options.value.any())),
-    "cost": Field("costs of options (no formulation reads them)", lambda instance: bool(instance.options.cost.any())),
+    "cost": Field(f"costs of options ({INSTEAD_OF_COST})", lambda instance: bool(instance.options.cost.any())),
     "partitions": Field(
         "partitions of GPUs (MIG; no formulation reads them yet)",
         lambda instance: any(pool.partitions for pool in instance.cluster.pools),

@@ -113,6 +113,8 @@ def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
     if solution.constraints:
         yield "constraints", "; ".join(_constraint_words(item) for item in solution.constraints)
     yield "status", status_words(solution.status, solution.termination, "allocation")
+    if solution.packed is not None:
+        yield "relaxation", packed_words(solution.packed, solution.instance.now)
     words, unit = objective_words(solution.formulation)
     if solution.objective is not None:
         yield "objective", f"{quantity(solution.objective, unit)}  {words}"
@@ -120,8 +122,6 @@ def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
         yield "bound", f"{quantity(solution.bound, unit)}  gap {share(solution.gap)}"
     elif solution.bound is not None:
         yield "bound", quantity(solution.bound, unit)
-    if solution.packed is not None:
-        yield "GPU shares", packed_words(solution.packed, solution.instance.now)
     yield from (("then", words) for words in later_words(solution))
     placed = solution.allocation is not None
     yield "certificate", certificate_words(solution.certificate, solution.status, placed, "allocation")
@@ -135,11 +135,13 @@ def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
 
 
 def packed_words(packed: Packed, now: float) -> str:
-    """How many rows find whole GPUs, of those that the program, which counts shares in sum, runs side by side."""
+    """Of what status and objective are, and how many rows find whole GPUs at the same time."""
     when = "" if packed.time is None or packed.time <= now else f" {seconds(packed.time - now)} from now"
-    told = f"{packed.held:,} of {count(packed.rows, 'row')} fit side by side{when}"
-    most = "" if packed.held == packed.most else f", at most {packed.most:,} can"
-    return f"{told}{most}: the program counts shares in sum and does not pack them into whole GPUs"
+    most = "" if packed.held == packed.most else f", and no packing has room for more than {packed.most:,}"
+    return (
+        "status, objective and bound are of a relaxation that adds up shares of GPUs and does not pack them into whole "
+        f"GPUs: of its {count(packed.rows, 'row')} side by side{when}, {packed.held:,} fit{most}"
+    )
 
 
 def later_words(solution: Solution) -> Iterator[str]:

@@ -145,8 +145,8 @@ def solve(
         shell.document(solution.to_document() if program else solution.to_document(duals))
         return code
     if not shell.quiet:
+        shell.note(() if program else solution.notes)  # before the tables, which may fill more than a screen
         _show(shell, solution, program)
-        shell.note(() if program else solution.notes)
         if written:
             shell.tell("")
             shell.tell(f"solution written to {output}")

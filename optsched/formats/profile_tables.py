@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from optsched.formats.csv_text import Kind, Row, Table, read_header, read_table
 from optsched.formats.measurements import Measurement, check_way
 from optsched.instance.reading import listed, show
 from optsched.performance.profiles import LEAST, MOST
+
+log = logging.getLogger(__name__)
 
 COLUMNS: dict[str, Kind] = {
     "workload": "text", "gpu": "text", "gpus": "whole", "nodes": "whole", "placement": "text", "samples": "number",
@@ -73,6 +76,13 @@ def _of_steps(data: bytes, path: Path, missing: Missing) -> Iterator[Measurement
         raise InvalidInput(str(path), "no line below the first", "at least one measurement")
     adaptdl = ADAPTDL.fullmatch(path.name)
     of_path = Missing(path.parent.name or None, adaptdl[1]) if adaptdl else Missing()
+    if rates and not {"nodes", "placement"} & set(table.columns) and missing.gpus_per_node is None:
+        most = max(int(row.cells.get("gpus", 1)) for row in table.rows)
+        if most > 1:
+            log.warning(
+                "%s has no column nodes: jobs on up to %d GPUs are taken to run on one node; the column nodes, or"
+                " --gpus-per-node (gpus_per_node), says otherwise", path, most
+            )  # fmt: skip
     for row in table.rows:
         if rates and _rate(table, row, "throughput") == 0:
             continue
@@ -155,6 +165,8 @@ def _way(table: Table, row: Row, missing: Missing) -> tuple[int, int]:
     if "nodes" not in row.cells and gpus > 1:
         if missing.gpus_per_node is not None:
             return gpus, _packed(gpus, missing, table.name)
+        if "throughput" in table.columns and "nodes" not in table.columns:
+            return gpus, 1  # the size of nodes is not known; the caller logs that it is assumed
         found = "nothing" if "nodes" in table.columns else f"no column nodes for a step on {gpus} GPUs"
         raise InvalidInput(
             table.place(row, "nodes"), found, "the nodes that these are spread over, or --gpus-per-node for all rows"

@@ -44,7 +44,8 @@ def read_profiles(
         Where a table does not name them; by default its path is asked: ``bert/placements-t4.csv`` and
         ``bert/scalability-t4.csv`` are BERT on T4, ``throughputs_T4/bert.csv`` too.
     gpus_per_node : int, optional
-        Of tables that do not tell nodes: their GPUs are on as few as possible.
+        Of tables that do not tell nodes: their GPUs are on as few as possible. Without it, the GPUs of a row in a
+        table of rates are taken to be on one node, and a warning is logged.
     repeats : "first" or "all", optional
         Of several measurements of one way to run keep the first, or all. By default all, but of AdaptDL's files the
         first, as AdaptDL itself does.

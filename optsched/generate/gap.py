@@ -11,6 +11,12 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.generate.generator import Generated, Generator, GeneratorOptions, SmallCount
 from optsched.instance import Instance
 
+UNREAD = (
+    "no formulation reads the costs of these options yet: --objective value writes the same numbers to be maximised by"
+    " -f multiple-choice",
+)
+"""What is said of an instance with costs."""
+
 
 class GapOptions(GeneratorOptions):
     """Options of `gap`."""
@@ -24,7 +30,7 @@ class GapOptions(GeneratorOptions):
         Literal["cost", "value"],
         Field(
             description="cost: numbers to be minimised, as the literature does (no formulation reads them yet); "
-            "value: the same, to be maximised."
+            "value: the same, to be maximised by multiple-choice."
         ),
     ] = "cost"
 
@@ -101,7 +107,7 @@ def gap(options: GapOptions) -> Generated:
         },
         "jobs": jobs,
     }
-    return Generated(Instance.from_document(document))
+    return Generated(Instance.from_document(document), notes=lambda: UNREAD if options.objective == "cost" else ())
 
 
 GAP = Generator(GapOptions, gap, "Generalized assignment, types a to e: each job to one agent of limited capacity.")

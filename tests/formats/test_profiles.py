@@ -84,7 +84,6 @@ def test_rates_stand_where_times_do(put: Put) -> None:
         ("workload,gpu,throughput,seconds\na,b,1,1\n", "1", "the columns seconds and throughput"),
         ("workload,gpu,throughput,samples,batch\na,b,1,1,1\n", "1", "the columns samples and batch"),
         ("workload,gpu,throughput\na,b,-1\n", "2:throughput", '"-1"'),
-        ("workload,gpu,gpus,throughput\na,b,2,1\n", "2:nodes", "no column nodes for a step on 2 GPUs"),
     ],
 )
 def test_wrong_rates(put: Put, text: str, where: str, found: str) -> None:
@@ -279,3 +278,14 @@ def test_public_profiles_are_read_whole() -> None:
     assert len(flow) == 169 and flow.ways.gpu_types == ("A100", "T4")
     gavel = read_profiles(DATA / "gavel/physical_cluster_throughputs.json")
     assert gavel.ways.gpu_types == ("K80", "P100", "V100") and len(gavel) == 410
+
+
+def test_rates_without_nodes_are_of_one_node_and_say_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The table of rates that the README writes is a table of profiles, too."""
+    path = tmp_path / "rates.csv"
+    path.write_text("workload,pool,gpus,throughput\nResNet-50,v100,1,18.2\nBERT-base,v100,4,42\n")
+    assert read_profiles(path).ways.nodes.tolist() == [1, 1]
+    (record,) = caplog.records
+    assert "rates.csv has no column nodes: jobs on up to 4 GPUs" in record.getMessage()
+    assert read_profiles(path, gpus_per_node=2).ways.nodes.tolist() == [1, 2]
+    assert len(caplog.records) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from itertools import pairwise
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from refusals import refuses
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+import optsched
 from optsched.errors import UsageError
 from optsched.generate import gap, knapsack, leases, unrelated
 from optsched.generate.catalogue import GENERATORS, generate
@@ -127,6 +129,28 @@ def test_gap_as_an_instance(objective: str) -> None:
     assert {r.name: r.capacity for r in instance.cluster.resources} == {f"agent{i}": b[i] for i in range(4)}
     for j, job in enumerate(instance.to_document()["jobs"]):
         assert job["options"] == [{"gpus": 0, "uses": {f"agent{i}": p[i, j]}, objective: c[i, j]} for i in range(4)]
+
+
+def test_gap_with_costs_says_that_nothing_reads_them() -> None:
+    (note,) = generate("gap", jobs=3, agents=2).notes()
+    assert "--objective value" in note and "multiple-choice" in note
+    assert generate("gap", jobs=3, agents=2, objective="value").notes() == ()
+
+
+def test_least_costs_by_multiple_choice() -> None:
+    """As the note on costs says: value = M - cost."""
+    p, c, b = gap.draw(gap.GapOptions(jobs=5, agents=2, type="a", seed=1))
+    document = generate("gap", jobs=5, agents=2, type="a", seed=1).instance.to_document()
+    M = int(c.max(axis=0).sum()) + 1
+    for job in document["jobs"]:
+        for option in job["options"]:
+            option["value"] = M - option.pop("cost")
+    best = min(
+        sum(c[agent, job] for job, agent in enumerate(agents))
+        for agents in itertools.product(range(2), repeat=5)
+        if all(sum(p[i, j] for j, agent in enumerate(agents) if agent == i) <= b[i] for i in range(2))
+    )
+    assert 5 * M - optsched.solve(document, "multiple-choice").objective == pytest.approx(best)
 
 
 # --- knapsacks -----------------------------------------------------------------------------------------------------

@@ -188,5 +188,7 @@ def test_the_command_line_tells_it(tmp_path: Any, capsys: pytest.CaptureFixture[
     file.write_bytes(instance_bytes(sharing([0.6] * 3), "json"))
     assert main(["solve", str(file), "-f", "max-throughput", "-O", "integral=true", "--rounds", "auto"]) == 0
     told = capsys.readouterr().out
-    assert "2 of 3 rows fit side by side" in told
+    assert "of a relaxation that adds up shares of GPUs" in told
+    assert "of its 3 rows side by side, 2 fit" in " ".join(told.split())
+    assert told.index("relaxation") < told.index("objective    3")
     assert "66.7 % of every fraction" in told and "all rows fit" not in told
