@@ -12,7 +12,7 @@ from formulations.reference_rates import pool_gpus, proportional
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.formulation import Formulation, FormulationOptions
-from optsched.program import AllocationProgram, Total
+from optsched.program import AllocationProgram, Multiple, Total
 
 
 class AlphaFairness(Formulation):
@@ -62,22 +62,13 @@ class AlphaFairness(Formulation):
         """See the class."""
         m, w = self._normaliser(C)
         levels = sp.csr_matrix(sp.diags_array(1.0 / m) @ C.throughput)
-        self._scale = 1.0
         if self.alpha == 1.0:
             return AllocationProgram(C, Total(w, "log"), levels)
         if self.alpha == 0.0:
             return AllocationProgram(C, Total(w), levels)
         utility = Total(w, "power", 1.0 - self.alpha)
-        self._scale = _attainable_level(C, levels)
-        return AllocationProgram(C, utility, sp.csr_matrix(levels / self._scale))
-
-    def report(self, value: float) -> float:
-        """S^(1 - alpha) times the program's value: its levels are in units of S."""
-        return value * self.worth(value)
-
-    def worth(self, value: float) -> float:
-        """S^(1 - alpha)."""
-        return float(self._scale ** (1.0 - self.alpha)) if self.alpha not in (0.0, 1.0) else 1.0
+        S = _attainable_level(C, levels)
+        return AllocationProgram(C, utility, sp.csr_matrix(levels / S), units=Multiple(S ** (1.0 - self.alpha)))
 
     @property
     def normalise(self) -> str:

@@ -15,7 +15,7 @@ from optsched.candidates import Classes
 from optsched.errors import InvalidInput
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.instance import Instance
-from optsched.program import AllocationProgram, Minimum
+from optsched.program import AllocationProgram, Inverse, Minimum
 
 LONGEST_AGE = 1e15
 """Age in units of the time that a job needs alone: with 1 / 2^53 of precision the sum of both is the age beyond it."""
@@ -80,8 +80,8 @@ class FinishTimeFairness(Formulation):
         D = past + N / self.isolated_rates(C)
         levels = sp.csr_matrix(sp.diags_array(D / N) @ throughput)
         if not (t > 0).any():
-            return AllocationProgram(C, Minimum(), levels)
-        program = AllocationProgram(C, Minimum(t / D), levels)
+            return AllocationProgram(C, Minimum(), levels, units=Inverse())
+        program = AllocationProgram(C, Minimum(t / D), levels, units=Inverse())  # rho = 1 / t
         _refuse_endless_ages(C, t, t / D * program.highest_level)
         return program
 
@@ -101,14 +101,6 @@ class FinishTimeFairness(Formulation):
         assert isinstance(program.utility, Minimum)
         with np.errstate(divide="ignore"):  # who gets nothing never ends
             return {"rho": 1.0 / program.utility.reached(program.level(x))}
-
-    def report(self, value: float) -> float:
-        """rho = 1 / t."""
-        return 1.0 / value if value > 0 else float("inf")
-
-    def worth(self, value: float) -> float:
-        """Decrease of rho per unit of t: 1 / t^2."""
-        return 1.0 / value**2 if value > 0 else 0.0
 
 
 def _refuse_endless_ages(C: Classes, t: FloatArray, times: FloatArray) -> None:

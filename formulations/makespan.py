@@ -10,7 +10,7 @@ from formulations.reference_rates import on_reference_pool, reference_pool, with
 from optsched.candidates import Classes
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.instance import Instance
-from optsched.program import AllocationProgram, Minimum
+from optsched.program import AllocationProgram, Inverse, Minimum
 
 
 class Makespan(Formulation):
@@ -66,14 +66,6 @@ class Makespan(Formulation):
             raise without_rate(C, np.flatnonzero(alone <= 0))
         own, mine = np.zeros(len(C)), C.alone[entries.col]  # which pairs there are must not change the unit
         np.maximum.at(own, entries.row[mine], entries.data[mine])
-        self._scale = float(np.median(N / np.where(own > 0, own, alone))) if len(C) else 1.0
-        levels = sp.csr_matrix(sp.diags_array(self._scale / N) @ throughput)
-        return AllocationProgram(C, Minimum(), levels)
-
-    def report(self, value: float) -> float:
-        """M = S / t."""
-        return self._scale / value if value > 0 else float("inf")
-
-    def worth(self, value: float) -> float:
-        """Seconds saved per unit of t: -dM/dt = S / t^2."""
-        return self._scale / value**2 if value > 0 else 0.0
+        S = float(np.median(N / np.where(own > 0, own, alone))) if len(C) else 1.0
+        levels = sp.csr_matrix(sp.diags_array(S / N) @ throughput)
+        return AllocationProgram(C, Minimum(), levels, units=Inverse(S))  # M = S / t

@@ -18,7 +18,7 @@ from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible, by_job
 from optsched.outcome import Outcome
-from optsched.program import AllocationProgram, SideRows, Total
+from optsched.program import AllocationProgram, Exponential, SideRows, Total
 from optsched.solution import Allocation, Attempt, Solution, Status, Termination
 
 log = logging.getLogger("optsched")
@@ -86,7 +86,7 @@ class PartialAllocation(Formulation):
         weights: Literal["ignored", "exponent"] = "ignored"
 
     def build(self, C: Classes) -> AllocationProgram:
-        """The program of x*, with levels in units that give it a value near the number of jobs; see `report`."""
+        """The program of x*, with levels in units that give it a value near the number of jobs."""
         pair = np.flatnonzero(~C.alone)
         if len(pair):
             a, b = C.job_name(int(C.class_a[pair[0]])), C.job_name(int(C.class_b[pair[0]]))
@@ -98,22 +98,15 @@ class PartialAllocation(Formulation):
         ignored = self.options.weights == "ignored"
         m, w = C.gang / prop, np.ones(len(C)) if ignored else C.weight
         program = AllocationProgram(C, Total(w, "log"), sp.csr_matrix(sp.diags_array(m) @ C.throughput))
-        self._total = float(C.count @ w)
+        total = float(C.count @ w)
         # 1 / p_k of ignored weights is a factor of the geometric mean: the program does not see it.
-        self._scale = float(np.exp(-(C.count @ np.log(C.weight)) / self._total)) if ignored and len(C) else 1.0
+        scale = float(np.exp(-(C.count @ np.log(C.weight)) / total)) if ignored and len(C) else 1.0
         # In units of the geometric mean of an even split, over e, the value is at least the number of jobs: a relative
         # gap of the value is then one of the geometric mean, and values near 0 (levels near 1) are no trouble.
-        even = program.value(program.even()) / self._total if len(C) else 0.0
-        self._unit = float(np.exp(even - 1.0)) if np.isfinite(even) else 1.0
-        return replace(program, levels=sp.csr_matrix(program.levels / self._unit))
-
-    def report(self, value: float) -> float:
-        """Geometric mean of the levels, from the total of their logarithms."""
-        return self._scale * self._unit * float(np.exp(value / self._total)) if self._total > 0 else 1.0
-
-    def worth(self, value: float) -> float:
-        """d report / d value."""
-        return self.report(value) / self._total if self._total > 0 else 0.0
+        even = program.value(program.even()) / total if len(C) else 0.0
+        unit = float(np.exp(even - 1.0)) if np.isfinite(even) else 1.0
+        units = Exponential(scale * unit, total)
+        return replace(program, levels=sp.csr_matrix(program.levels / unit), units=units)
 
     def figures_within(self, C: Classes) -> float:
         """Discounts of two solvers may differ as their levels do, and by what the optima leave."""

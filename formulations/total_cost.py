@@ -9,7 +9,7 @@ from optsched.candidates import Classes
 from optsched.errors import InvalidInput
 from optsched.formulation import Formulation
 from optsched.instance import Instance
-from optsched.program import AllocationProgram, Total
+from optsched.program import AllocationProgram, Multiple, Total
 
 
 class TotalCost(Formulation):
@@ -46,11 +46,8 @@ class TotalCost(Formulation):
         if len(unknown):
             raise _without_price(int(C.pool[unknown[0]])).of_jobs(C.jobs_among(C.member[:, unknown].sum(axis=1) > 0))
         rows = (-price, (C.class_a, np.arange(C.columns)))  # a pair of classes costs once
-        return AllocationProgram(C, Total(np.ones(len(C))), sp.csr_matrix(rows, shape=(len(C), C.columns)))
-
-    def report(self, value: float) -> float:
-        """USD/h: the value with its sign changed."""
-        return 0.0 - value
+        levels = sp.csr_matrix(rows, shape=(len(C), C.columns))
+        return AllocationProgram(C, Total(np.ones(len(C))), levels, units=Multiple(-1.0))
 
 
 def _without_price(pool: int) -> InvalidInput:

@@ -154,7 +154,7 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
     if costs is None and bare.no_prices is None:
         bare = replace(bare, no_prices="The duals of this solution are not those of one program: there are no prices.")
     x = formulation.optimum(C, allocation.x, by_class(C, solution.figures))
-    share, worth = share_of(allocation, row), formulation.worth_of_duals(program, x)
+    share, worth = share_of(allocation, row), program.worth_of_duals(x)
     left = left_for(allocation, share) if allocation.integral else None
     ways = ways_of(C, row, share, costs, worth, left=left)
     return replace(
@@ -228,8 +228,8 @@ def _costs(solution: Solution, formulation: Formulation, program: AllocationProg
     costs = reduced_costs(program, solution.duals, x, faster)
     if costs is None or solution.bound is None:
         return None
-    worth = formulation.worth(program.value(x))
-    agree = alike(formulation.report(costs.bound), solution.bound, OPTIMALITY, costs.noise * worth)
+    worth = program.units.slope(program.value(x))
+    agree = alike(program.units.objective(costs.bound), solution.bound, OPTIMALITY, costs.noise * worth)
     return costs if agree else None
 
 

@@ -151,18 +151,6 @@ class Formulation(ABC):
     def build(self, C: Classes) -> AllocationProgram | Plan:
         """The program of the classes, without side constraints."""
 
-    def report(self, value: float) -> float:
-        """The program's value in the units of the objective; monotone."""
-        return value
-
-    def worth(self, value: float) -> float:
-        """Improvement of the objective per improvement of the program's value, at this value."""
-        return 1.0
-
-    def worth_of_duals(self, program: AllocationProgram, x: FloatArray) -> float:
-        """Improvement of the objective per unit of a row's side, by which its dual is multiplied."""
-        return self.worth(program.value(x)) * program.dual_factor(x)
-
     def isolated_rates(self, C: Classes) -> FloatArray | None:
         """steps/s at which schedulers count ``history.isolated_time``, shape (classes,); None: it is not read."""
         return None
@@ -250,7 +238,7 @@ class Formulation(ABC):
                 side.append(replace(rows, name=name, assumption=constraint.assumes))
         program = replace(program, side=tuple(side), extend=self.extend)
         # A value of 0 may be worth nothing that can be told: a job without GPUs makes a makespan endless.
-        _refuse_stranded(program, program.needs_every_level or bool(np.isinf(self.report(0.0))))
+        _refuse_stranded(program, program.needs_every_level or bool(np.isinf(program.units.objective(0.0))))
         return program
 
     def solve(self, candidates: Candidates, engine: Engine) -> Solution:
@@ -294,12 +282,12 @@ class Formulation(ABC):
         prices: dict[str, float] = {}
         if outcome.duals is not None and found and not planned:
             assert isinstance(program, AllocationProgram) and outcome.x is not None
-            worth = self.worth_of_duals(program, outcome.x)
+            worth = program.worth_of_duals(outcome.x)
             prices = {
                 name: float(price) * worth + 0.0
                 for name, price in zip(C.resources.names, outcome.duals["capacity"], strict=True)
             }
-        objective = self.report(outcome.value) if found and outcome.value is not None else None
+        objective = program.units.objective(outcome.value) if found and outcome.value is not None else None
         status, termination = outcome.status, outcome.values.termination
         if objective is not None and not np.isfinite(objective) and status is Status.OPTIMAL:
             status, termination = Status.FEASIBLE, Termination.IMPRECISE  # an endless makespan is no optimum
@@ -311,7 +299,7 @@ class Formulation(ABC):
             solver=engine.solver_record(outcome.solver, engine.limits.gap if integral else None),
             sense=self.sense,
             objective=objective,
-            bound=None if outcome.bound is None else self.report(outcome.bound),
+            bound=None if outcome.bound is None else program.units.objective(outcome.bound),
             bound_source=outcome.bound_source,
             termination=termination,
             status=status,
@@ -361,7 +349,7 @@ class Formulation(ABC):
         program = self.build(C)
         planned = not isinstance(program, AllocationProgram)
         total = not isinstance(program, AllocationProgram) or isinstance(program.utility, Total)
-        objective = self.report(0.0) if total else None
+        objective = program.units.objective(0.0) if total else None
         no_job, no_time = np.zeros(0, np.int64), np.zeros(0)
         return self._bare(
             candidates,

@@ -111,7 +111,7 @@ def test_a_column_is_used_from_the_rate_told_on_and_not_before(case: Any) -> Non
             faster = scaled(program, k, way.column, way.rate_needed * factor / way.rate)
             outcome = Engine(load_solver, "highs").solve_allocation(faster)
             assert outcome.x is not None and outcome.value is not None
-            outcomes.append((formulation.report(outcome.value), outcome.x[way.column]))
+            outcomes.append((program.units.objective(outcome.value), outcome.x[way.column]))
         (before, _), (after, x) = outcomes
         assert before == pytest.approx(solution.objective, rel=1e-8)
         if case[:2] not in SEVERAL_PRICES:

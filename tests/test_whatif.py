@@ -73,11 +73,10 @@ def test_the_held_optimum_is_that_of_the_same_program_with_another_right_side(fo
     found = optsched.whatif("@quickstart", formulation, add={"v100": 3, "k80": -2}, each=True)
     assert [dict(change.add) for change in found.changes] == [{"v100": 3}, {"k80": -2}]
     base = found.base
-    held = optsched.api.make_formulation(formulation)
-    held.build(base.allocation.classes)  # type: ignore[union-attr]  (sets its scale)
+    program = optsched.api.make_formulation(formulation).build(base.allocation.classes)  # type: ignore[union-attr]
     for change, capacity in zip(found.changes, ([11, 4, 4], [8, 4, 2]), strict=True):
         assert change.held is not None and change.held.certificate.ok and change.held.status == "optimal"
-        value = held.report(held_value(base, np.array(capacity, float)))
+        value = program.units.objective(held_value(base, np.array(capacity, float)))
         assert change.held.objective == pytest.approx(value, rel=1e-8)
 
 

@@ -71,7 +71,7 @@ def priced_requirements(solution: Solution) -> list[dict[str, Any]]:
     if not isinstance(program, AllocationProgram):  # a plan takes no side constraints
         return []
     program = settled(program, solution.stages)
-    worth = abs(formulation.worth_of_duals(program, solution.allocation.x))
+    worth = abs(program.worth_of_duals(solution.allocation.x))
     told = []
     for side in program.side:
         if side.name not in solution.duals:

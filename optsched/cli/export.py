@@ -15,7 +15,7 @@ from optsched.errors import UsageError
 
 if TYPE_CHECKING:
     from optsched.instance import Instance
-    from optsched.program import LinearArrays
+    from optsched.program import LinearArrays, Units
     from optsched.traces import Trace
 
 INFEASIBLE = 4
@@ -127,7 +127,7 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
         arrays = linear_program(program).arrays
         names = allocation_names(program, arrays)
         beside = None if output == "-" else Path(f"{output}.names.json")
-        comments = _comments(candidates.instance, problem, arrays, formulation, beside)
+        comments = _comments(candidates.instance, problem, arrays, formulation, program.units, beside)
         text = program_text(arrays, names, kind, name=candidates.instance.name, comments=comments)
     if beside is None:
         shell.write(text.decode())
@@ -141,7 +141,12 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
 
 
 def _comments(
-    instance: Instance, problem: Exported, arrays: LinearArrays, formulation: Any, beside: Path | None
+    instance: Instance,
+    problem: Exported,
+    arrays: LinearArrays,
+    formulation: Any,
+    units: Units,
+    beside: Path | None,
 ) -> list[str]:
     """Lines at the head of the file: where it comes from and how it is read."""
     sense = "maximise" if arrays.maximise else "minimise"
@@ -149,7 +154,7 @@ def _comments(
     lines += [f"options: {formulation.options.model_dump()}"]
     lines += [f"constraint: {constraint.document()}" for constraint in formulation.constraints]
     lines += [f"{sense}; {arrays.shape[0]} rows, {arrays.shape[1]} columns"]
-    reported = formulation.report(1.0)
+    reported = units.objective(1.0)
     if reported != 1.0:
         lines.append(f"an objective of 1 here is reported as {reported:.15g} ({formulation.objective_words})")
     return lines + ([f"names: {beside.name}"] if beside is not None else [])

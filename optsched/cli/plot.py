@@ -146,7 +146,10 @@ def _progress(problem: Drawn, solution: Solution, recorder: ProgressRecorder) ->
     from optsched import api
     from optsched.report import ProgressLines, progress_picture
 
-    report = api.make_formulation(problem.formulation, problem.options).report
+    report = None
+    if solution.allocation is not None:
+        formulation = api.make_formulation(problem.formulation, problem.options)
+        report = formulation.build(solution.allocation.classes).units.objective
     return progress_picture(ProgressLines.of_solution(solution, recorder.events, report))
 
 

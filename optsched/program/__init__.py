@@ -7,6 +7,7 @@ from optsched.program.linear import Expression, LinearProgram, Relation, Variabl
 from optsched.program.ratio import Ratio
 from optsched.program.side_rows import Assumption, SideRows
 from optsched.program.timeline import TimelineCost, TimelineProgram
+from optsched.program.units import Exponential, Inverse, Multiple, Units
 from optsched.program.utility import LexicographicMinimum, Minimum, Total
 
 Program = AllocationProgram | LinearProgram | ConicProgram | TimelineProgram
@@ -17,11 +18,14 @@ __all__ = [
     "Block",
     "Cone",
     "ConicProgram",
+    "Exponential",
     "Expression",
+    "Inverse",
     "LexicographicMinimum",
     "LinearArrays",
     "LinearProgram",
     "Minimum",
+    "Multiple",
     "Program",
     "Ratio",
     "Relation",
@@ -29,6 +33,7 @@ __all__ = [
     "TimelineCost",
     "TimelineProgram",
     "Total",
+    "Units",
     "Variables",
     "linear_to_conic",
 ]

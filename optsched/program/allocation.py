@@ -19,6 +19,7 @@ from optsched.program.greedy_fill import greedy_fill
 from optsched.program.linear import LinearProgram, Variables
 from optsched.program.ratio import Ratio
 from optsched.program.side_rows import SideRows
+from optsched.program.units import AS_IT_IS, Units
 from optsched.program.utility import Minimum, Total, Utility
 
 if TYPE_CHECKING:  # a process that only solves needs no candidates
@@ -48,6 +49,8 @@ class AllocationProgram:
         Whole jobs: each runs in one configuration all the time or not at all.
     extend : callable or None
         Called with the lowered linear program, its variables by name and the classes, to add rows of one's own.
+    units : Units
+        What the value is in the units of the formulation's objective.
     """
 
     classes: Classes
@@ -56,6 +59,15 @@ class AllocationProgram:
     side: tuple[SideRows, ...] = ()
     integral: bool = False
     extend: Callable[[LinearProgram, Mapping[str, Variables], Classes], None] | None = None
+    units: Units = AS_IT_IS
+
+    def objective(self, x: FloatArray) -> float:
+        """The value of an allocation in the units of the formulation's objective."""
+        return self.units.objective(self.value(x))
+
+    def worth_of_duals(self, x: FloatArray) -> float:
+        """Improvement of the objective per unit of a row's side, by which its dual is multiplied."""
+        return self.units.slope(self.value(x)) * self.dual_factor(x)
 
     def level(self, x: FloatArray) -> FloatArray:
         """Level of every job of each class, shape (K,)."""

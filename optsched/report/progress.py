@@ -128,7 +128,8 @@ class ProgressLines:
         solution : Solution
         events : iterable of Progress
         report : callable, optional
-            `Formulation.report`: the events are in units of the program, the solution in those of the objective.
+            `Units.objective` of the program: events are in units of the program, the solution in those of the
+            objective.
         """
         told = [event if report is None else _reported(event, report) for event in events]
         last = told[-1].elapsed if told else 0.0

@@ -288,11 +288,12 @@ class _Search:
     def _levels(self, low: float, high: float, count: int) -> list[float]:
         """Equidistant levels of g from the first end to the second: in its objective if that is finite."""
         low = 0.0 if 0 <= low <= NOTHING * high else min(low, high)
-        worst, best = self.g.report(low), self.g.report(high)
+        second = self.second.program.units
+        worst, best = second.objective(low), second.objective(high)
         if not np.isfinite([worst, best]).all() or worst == best:
             return [float(value) for value in np.linspace(low, high, count)]
         between = np.linspace(worst, best, count)[1:-1].tolist()
-        return [low, *(_inverse(self.g.report, wanted, low, high) for wanted in between), high]
+        return [low, *(_inverse(second.objective, wanted, low, high) for wanted in between), high]
 
     def _point(self, eps: float, end: bool) -> FrontPoint | None:
         """The best f with g at a level, certified; None if a limit was reached first."""
@@ -309,11 +310,11 @@ class _Search:
         outcome = self._without_noise(program, outcome)
         assert outcome.x is not None
         values_here = self._values(outcome.x)
-        objectives = (self.f.report(values_here[0]), self.g.report(values_here[1]))
+        objectives = (program.units.objective(values_here[0]), self.second.program.units.objective(values_here[1]))
         made = self.first.solution(program, outcome)
         wanted = {
             "kind": "at-least", "formulation": self.g.name, "options": self.g.options.model_dump(),
-            "value": self.g.report(float(_less(eps))),
+            "value": self.second.program.units.objective(float(_less(eps))),
         }  # fmt: skip
         solution = replace(made, constraints=(*made.constraints, wanted))
         return FrontPoint(objectives, values_here, solution, None if end else self._exchange(outcome, values_here))
@@ -343,8 +344,9 @@ class _Search:
             return None
         minimum = isinstance(self.second.program.utility, Minimum)
         rise = self.second.classes.count if minimum else np.ones(1)
-        worth = self.g.worth(values[1])
-        return -float(outcome.duals[SECOND] @ rise) * self.f.worth(values[0]) / worth + 0.0 if worth > 0 else None
+        worth = self.second.program.units.slope(values[1])
+        own = self.first.program.units.slope(values[0])
+        return -float(outcome.duals[SECOND] @ rise) * own / worth + 0.0 if worth > 0 else None
 
 
 def _less(value: float | FloatArray, part: float = KEPT) -> FloatArray:

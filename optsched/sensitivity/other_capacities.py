@@ -238,7 +238,7 @@ def _by_prices(
     price = np.array([base.prices[name] for name in held.classes.resources.names])
     value = held.program.value(base.allocation.x) + float(base.duals["capacity"] @ amounts)
     sign = -1.0 if base.sense == "min" else 1.0
-    return sign * float(price @ amounts) + 0.0, formulation.report(value)
+    return sign * float(price @ amounts) + 0.0, held.program.units.objective(value)
 
 
 def _told(solution: Solution) -> dict[str, Any]:

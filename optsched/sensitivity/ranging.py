@@ -30,8 +30,8 @@ from optsched.api import make_formulation, make_limits
 from optsched.arrays import FloatArray
 from optsched.engine import Engine
 from optsched.errors import UsageError, checks_keywords
-from optsched.formulation import Formulation
 from optsched.instance.durations import Duration
+from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.sensitivity.value_function import Tangent, ValueFunction
@@ -215,7 +215,7 @@ def capacity_curve(
     if not points:
         raise UsageError(f"{resource}: nothing is feasible with a capacity of {end:g} or less")
     capacity, values = (np.array(part) for part in zip(*points, strict=True))
-    objective = np.array([held.formulation.report(float(v)) for v in values])
+    objective = np.array([held.program.units.objective(float(v)) for v in values])
     return CapacityCurve(resource, capacity, values, objective, finished)
 
 
@@ -255,13 +255,13 @@ def _range(solution: Solution, held: HeldProgram, row: int) -> CapacityRange:
         above = Tangent(up, here.at(up), 0.0)  # more than all jobs could use never helps
     down, below, down_finished = value.end_of_line(here, 0.0)
     name, prices = solution.allocation.classes.resources.names[row], (below, above)
-    told = [None if line is None else _price(held.formulation, line) for line in prices]
+    told = [None if line is None else _price(held.program, line) for line in prices]
     return CapacityRange(
         name, capacity, solution.prices[name], down, np.inf if above is None and up_finished else up, told[0], told[1],
         up_finished and down_finished,
     )  # fmt: skip
 
 
-def _price(formulation: Formulation, line: Tangent) -> float:
+def _price(program: AllocationProgram, line: Tangent) -> float:
     """The slope of a line in units of the objective."""
-    return line.slope * formulation.worth(line.value) + 0.0
+    return line.slope * program.units.slope(line.value) + 0.0

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
-from optsched.program import Assumption, LinearProgram, TimelineProgram
+from optsched.program import Assumption, LinearProgram, TimelineProgram, Units
+from optsched.program.units import AS_IT_IS
 from optsched.solution.certificate import Certificate, certify_point
 from optsched.solution.schedule import Schedule
 
@@ -89,6 +91,7 @@ class LinearPlan:
     later: tuple[Later, ...] = ()
     solves_later: bool = True
     declined: Callable[[Schedule], tuple[tuple[int, str], ...]] = field(default=lambda schedule: ())
+    units: ClassVar[Units] = AS_IT_IS
 
     @property
     def proves(self) -> bool:
@@ -123,6 +126,7 @@ class TimelinePlan:
     unit: float
     job: IntArray
     column: IntArray
+    units: ClassVar[Units] = AS_IT_IS
 
     def read(self, start: IntArray, mode: IntArray) -> Schedule:
         """The schedule of starts and modes."""

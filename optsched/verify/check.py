@@ -293,7 +293,7 @@ def _check_again(subject: Subject, findings: Findings) -> None:
 
 def _meaningless(subject: Subject) -> float:
     """Objectives below this mean nothing, where the objective may be 0 because its terms cancel."""
-    program, formulation = subject.program, subject.formulation
-    if not isinstance(program, AllocationProgram) or formulation.report(0.0) != 0.0:
+    program = subject.program
+    if not isinstance(program, AllocationProgram) or program.units.objective(0.0) != 0.0:
         return 0.0
-    return program.worth_of_noise(None) * abs(formulation.worth(0.0))
+    return program.worth_of_noise(None) * program.units.slope(0.0)

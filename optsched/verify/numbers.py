@@ -71,7 +71,7 @@ class Point:
     @cached_property
     def _worth(self) -> float:
         """What one unit of the program's value is in the file."""
-        return abs(float(self.subject.formulation.worth(self.value)))
+        return self.program.units.slope(self.value)
 
     @cached_property
     def arrays(self) -> LinearArrays:
@@ -115,7 +115,7 @@ class Point:
         """A value of the program as the file writes it."""
         if value is None:
             return None
-        reported = float(self.subject.formulation.report(value))
+        reported = self.program.units.objective(value)
         return reported if np.isfinite(reported) else None
 
 
@@ -221,7 +221,7 @@ def check_prices(point: Point) -> None:
     elif document.duals is None:
         findings.alike("prices", document.prices, {})
     elif point.duals is not None:
-        worth = point.subject.formulation.worth_of_duals(point.program, point.x)
+        worth = point.program.worth_of_duals(point.x)
         capacity = point.duals[point.arrays.row_block("capacity").slice]
         expected = {name: float(price) * worth + 0.0 for name, price in zip(names, capacity.tolist(), strict=True)}
         findings.alike("prices", document.prices, expected, "the dual of its capacity row")

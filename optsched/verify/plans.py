@@ -132,8 +132,7 @@ def _check_numbers(subject: Subject, plan: Plan, schedule: Schedule, findings: F
     except ValueError as error:
         findings.add("schedule", str(error))
         return "not verifiable"
-    reported = float(subject.formulation.report(value))
-    findings.close("objective", document.objective, reported, "what the schedule gives")
+    findings.close("objective", document.objective, value, "what the schedule gives")
     method, of_duals = _check_bound(subject, plan, findings)
     residuals = {**certificate.residuals, **of_duals}
     findings.alike("certificate.residuals", stated.residuals, residuals, "what we find", absolute=RESIDUAL)
@@ -172,7 +171,6 @@ def _check_bound(subject: Subject, plan: Plan, findings: Findings) -> tuple[Boun
         stated = document.certificate.residuals  # many rows: not verifiable
         return "not verifiable", {"duals": stated["duals"]} if "duals" in stated else {}
     bound = dual_bound(arrays, duals)
-    reported = None if bound is None else float(subject.formulation.report(bound))
     findings.same("bound_source", source, "none" if bound is None else "dual", "what the duals in the file give")
-    findings.close("bound", document.bound, reported, "what the duals in the file give", relative=1e-10)
+    findings.close("bound", document.bound, bound, "what the duals in the file give", relative=1e-10)
     return "verified", {"duals": dual_residual(arrays, duals)}

@@ -1,0 +1,73 @@
+"""How the value of a program reads as the objective of its formulation.
+
+A program maximises a number that is convenient to solve for: a makespan M is solved as the largest t = S / M. Its units
+lead back, and travel with the program, so that a formulation has nothing to remember.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Protocol
+
+import numpy as np
+
+
+class Units(Protocol):
+    """What a value of a program is in the units of the objective; monotone."""
+
+    def objective(self, value: float) -> float:
+        """The objective of a value."""
+
+    def slope(self, value: float) -> float:
+        """Improvement of the objective per improvement of the value, at this value; at least 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Multiple:
+    """objective = factor * value.  A negative factor is for objectives that are minimised."""
+
+    factor: float = 1.0
+
+    def objective(self, value: float) -> float:
+        """See the class."""
+        return self.factor * value + 0.0  # never -0.0
+
+    def slope(self, value: float) -> float:
+        """|factor|."""
+        return abs(self.factor)
+
+
+AS_IT_IS = Multiple()
+"""The objective is the value itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inverse:
+    """objective = scale / value, which is minimised; infinite where the value is not positive."""
+
+    scale: float = 1.0
+
+    def objective(self, value: float) -> float:
+        """See the class."""
+        return self.scale / value if value > 0 else inf
+
+    def slope(self, value: float) -> float:
+        """scale / value^2."""
+        return self.scale / value**2 if value > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """objective = scale * exp(value / weight): of a sum of logarithms of this total weight, the geometric mean."""
+
+    scale: float
+    weight: float
+
+    def objective(self, value: float) -> float:
+        """See the class; 1 where nothing has weight."""
+        return self.scale * float(np.exp(value / self.weight)) if self.weight > 0 else 1.0
+
+    def slope(self, value: float) -> float:
+        """objective / weight."""
+        return self.objective(value) / self.weight if self.weight > 0 else 0.0
