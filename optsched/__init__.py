@@ -8,7 +8,9 @@ print(solution.objective, solution.certificate.ok)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
     from optsched.api import compile, load, place, realise, solve, write_model, write_solution
@@ -181,13 +183,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Load what is asked for when it is asked for, so that importing the package stays cheap."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'optsched' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOME[name]), name)
+__getattr__ = lazy_names(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

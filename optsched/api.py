@@ -12,7 +12,7 @@ from dataclasses import replace
 from inspect import signature
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,7 +40,9 @@ from optsched.performance.files import model_bytes
 from optsched.registry import load_formulation, load_solver
 from optsched.solution import Solution
 from optsched.solvers import Limits, Progress
-from optsched.starts import StartSource, start_point
+
+if TYPE_CHECKING:
+    from optsched.starts import StartSource
 
 log = logging.getLogger("optsched")
 
@@ -153,6 +155,8 @@ def solve(
     compiled = time.perf_counter()
     engine = Engine(load_solver, solver, limits.after(compiled - started), prove)
     if start is not None:
+        from optsched.starts import start_point
+
         engine.start = start_point(start, chosen, candidates)
     solution = chosen.solve(candidates, engine)
     side_by_side = packed(solution.allocation, solution.schedule)

@@ -13,7 +13,6 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Candidates, Classes
-from optsched.decomposition import generate_columns
 from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.formulation_options import ConstraintOptions, FormulationOptions, options_from
@@ -258,6 +257,8 @@ class Formulation(ABC):
             planned = solve_plan(engine, program)
             return self.solution(candidates, program, planned.outcome, engine, planned.schedule, planned.stages)
         if on_demand:
+            from optsched.decomposition import generate_columns  # few programs need it
+
             made = generate_columns(engine, program, self.program)
             solution = self.solution(made.program.classes.candidates, made.program, made.outcome, engine)
             return replace(solution, columns_made=made.count)

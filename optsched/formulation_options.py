@@ -27,7 +27,7 @@ class ConstraintOptions(BaseModel):
     As in instances, true is no number and "5" is text; from Python, numbers of numpy and tuples are taken as well.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     @field_validator("*", mode="before")
     @classmethod

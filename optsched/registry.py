@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
 from optsched.errors import OptschedError, SolverUnavailable, UsageError
@@ -31,10 +31,17 @@ KINDS = {"formulation": "formulation", "constraint": "side constraint", "ranking
 
 
 @cache
+def _installed() -> Mapping[str, Sequence[EntryPoint]]:
+    """The entry points of our groups, found once: to find those of one group reads a file of every package too."""
+    found = entry_points()
+    return {group: tuple(found.select(group=group)) for group in GROUPS.values()}
+
+
+@cache
 def catalogue(what: str) -> Mapping[str, str]:
     """Names of one kind of thing -> where it is; two packages that offer one name are an error."""
     found: dict[str, str] = {}
-    for entry in sorted(entry_points(group=GROUPS[what]), key=lambda entry: (entry.value, entry.name)):
+    for entry in sorted(_installed()[GROUPS[what]], key=lambda entry: (entry.value, entry.name)):
         for name, target in entry.load().items():
             if found.setdefault(name, target) != target:
                 raise OptschedError(f"two packages offer the {what} {name!r}: {found[name]} and {target}")

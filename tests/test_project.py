@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -61,6 +62,40 @@ def test_importing_loads_nothing_heavy() -> None:
     modules = "optsched, optsched.api, optsched.report, optsched.verify, formulations"
     loaded = run_python(f"import sys, {modules}; print(' '.join(sys.modules))").split()
     assert not set(HEAVY) & set(loaded)
+
+
+def packages_of(modules: Iterable[str]) -> set[str]:
+    """The packages on the way to some modules, and these: "a.b.c" is in "a", "a.b" and "a.b.c"."""
+    return {".".join(name.split(".")[:depth]) for name in modules for depth in range(1, name.count(".") + 2)}
+
+
+def test_solving_a_linear_program_loads_no_part_that_it_does_not_use() -> None:
+    program = "import sys, optsched; optsched.solve('@quickstart'); print(' '.join(sys.modules))"
+    loaded = packages_of(run_python(program).split())
+    foreign = {"cvxpy", "ortools", "pulp", "matplotlib", "clarabel", "networkx", "pandas", "yaml", "rich", "typer"}
+    assert not loaded & (foreign | {"scipy.optimize", "scipy.linalg", "scipy.sparse.linalg", "scipy.special"})
+    assert not loaded & {
+        "optsched.benchmarking", "optsched.cli", "optsched.decomposition", "optsched.formats",
+        "optsched.performance.composed.online", "optsched.placement.problem", "optsched.rounds",
+        "optsched.solution.document", "optsched.starts", "optsched.verify",
+    }  # fmt: skip
+
+
+def test_a_command_loads_neither_the_other_commands_nor_their_parts() -> None:
+    program = (
+        "import sys; from optsched.cli.main import main; "
+        "code = main(['simulate', '@quickstart', '-p', 'las', '--until', '1h', '-q']); "
+        "print(code, *sys.modules)"
+    )
+    code, *modules = run_python(program).split()
+    loaded = packages_of(modules)
+    assert code == "0"
+    assert "optsched.simulation" in loaded
+    assert not loaded & {"cvxpy", "ortools", "pulp", "matplotlib", "clarabel", "networkx", "yaml", "scipy.optimize"}
+    assert not loaded & {
+        "optsched.cli.bench", "optsched.cli.solve", "optsched.conformance", "optsched.decomposition",
+        "optsched.generate", "optsched.report", "optsched.sensitivity", "optsched.verify",
+    }  # fmt: skip
 
 
 def test_public_names_resolve() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
     from optsched.benchmarking.results_file import ResultsFile, Row
@@ -11,14 +12,10 @@ if TYPE_CHECKING:
     from optsched.benchmarking.task import Task
 
 # Loaded when used: `optsched.benchmarking.forking` must come before numpy.
-_HOME = {"ResultsFile": "results_file", "Row": "results_file", "Task": "task"} | dict.fromkeys(
-    ("Progress", "Sweep", "run_tasks"), "run"
+_HOME = {"ResultsFile": ".results_file", "Row": ".results_file", "Task": ".task"} | dict.fromkeys(
+    ("Progress", "Sweep", "run_tasks"), ".run"
 )
 
 __all__ = ["Progress", "ResultsFile", "Row", "Sweep", "Task", "run_tasks"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOME)

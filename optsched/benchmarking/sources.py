@@ -13,7 +13,6 @@ from typing import Any
 from optsched.benchmarking.task import canonical
 from optsched.errors import UsageError
 from optsched.formats.mps import is_program
-from optsched.generate.catalogue import GENERATORS
 from optsched.instance.files import SUFFIXES as INSTANCE_SUFFIXES
 from optsched.instance.reading import read_bytes
 from optsched.shipped import shipped_path
@@ -113,6 +112,8 @@ def generated(kind: str, options: Mapping[str, Any], seeds: Any = None) -> list[
     UsageError
         Naming what is wrong.
     """
+    from optsched.generate.catalogue import GENERATORS  # loads every generator
+
     if kind not in GENERATORS:
         raise UsageError(f"no generator {kind!r}, expected one of {', '.join(GENERATORS)}")
     if seeds is not None and "seed" in options:

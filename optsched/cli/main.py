@@ -4,45 +4,50 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
 
 from optsched import __version__
-from optsched.cli import (
-    bench,
-    compare,
-    doctor,
-    explain,
-    export,
-    formulations,
-    generate,
-    imports,
-    instances,
-    model,
-    pareto,
-    plot,
-    profile,
-    replay,
-    round,
-    simulate,
-    solve,
-    solvers,
-    top,
-    trace,
-    validate,
-    verify,
-    whatif,
-)
 from optsched.cli.command import CONTEXT, Commands, Help, add_command
 from optsched.cli.shell import Shell, silence_stdout
 from optsched.cli.signals import terminated_like_interrupted
 from optsched.errors import UsageError
 
 USAGE = 2
+COMMANDS = {
+    "solve": "solve:solve",
+    "verify": "verify:verify",
+    "validate": "validate:validate",
+    "compare": "compare:compare",
+    "explain": "explain:explain",
+    "whatif": "whatif:whatif",
+    "pareto": "pareto:pareto",
+    "round": "round:plan_round",
+    "replay": "replay:replay",
+    "top": "top:top",
+    "simulate": "simulate:simulate",
+    "bench": "bench:bench",
+    "profile": "profile:profile",
+    "export": "export:export",
+    "plot": "plot:plot",
+    "formulations": "formulations:formulations",
+    "solvers": "solvers:solvers",
+    "instances": "instances:instances",
+    "doctor": "doctor:doctor",
+}
+"""Where each command is; its module also has its ``EXAMPLES``."""
+GROUPS = {
+    "import": "imports:build_imports",
+    "generate": "generate:build_generators",
+    "model": "model:build_models",
+    "trace": "trace:build_traces",
+}
+"""What makes each group of commands."""
 
 
 def _version(wanted: bool) -> None:
@@ -66,8 +71,8 @@ def _root(
     return 0
 
 
-def build_app() -> typer.Typer:
-    """The application with all its commands."""
+def build_app(names: Iterable[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
+    """The application with some of its commands (default: all)."""
     app = typer.Typer(
         name="optsched",
         cls=Commands,
@@ -78,36 +83,21 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback(invoke_without_command=True)(_root)
-    add_command(app, "solve", solve.solve, solve.EXAMPLES)
-    add_command(app, "verify", verify.verify, verify.EXAMPLES)
-    add_command(app, "validate", validate.validate, validate.EXAMPLES)
-    add_command(app, "compare", compare.compare, compare.EXAMPLES)
-    add_command(app, "explain", explain.explain, explain.EXAMPLES)
-    add_command(app, "whatif", whatif.whatif, whatif.EXAMPLES)
-    add_command(app, "pareto", pareto.pareto, pareto.EXAMPLES)
-    add_command(app, "round", round.plan_round, round.EXAMPLES)
-    add_command(app, "replay", replay.replay, replay.EXAMPLES)
-    add_command(app, "top", top.top, top.EXAMPLES)
-    add_command(app, "simulate", simulate.simulate, simulate.EXAMPLES)
-    add_command(app, "bench", bench.bench, bench.EXAMPLES)
-    add_command(app, "profile", profile.profile, profile.EXAMPLES)
-    add_command(app, "export", export.export, export.EXAMPLES)
-    add_command(app, "plot", plot.plot, plot.EXAMPLES)
-    app.add_typer(imports.build_imports(), name="import")
-    app.add_typer(generate.build_generators(), name="generate")
-    app.add_typer(model.build_models(), name="model")
-    app.add_typer(trace.build_traces(), name="trace")
-    add_command(app, "formulations", formulations.formulations, formulations.EXAMPLES)
-    add_command(app, "solvers", solvers.solvers, solvers.EXAMPLES)
-    add_command(app, "instances", instances.instances, instances.EXAMPLES)
-    add_command(app, "doctor", doctor.doctor, doctor.EXAMPLES)
+    for name in names:
+        home, _, attribute = (COMMANDS | GROUPS)[name].partition(":")
+        module = import_module(f"optsched.cli.{home}")
+        if name in COMMANDS:
+            add_command(app, name, getattr(module, attribute), module.EXAMPLES)
+        else:
+            app.add_typer(getattr(module, attribute)(), name=name)
     return app
 
 
 @cache
-def _command() -> Any:
-    """The application as a command, built once: it takes longer than most command lines run."""
-    return get_command(build_app())
+def _command(name: str | None) -> Any:
+    """The application as a command, with one of its commands or with all (None): to make all takes longer than most
+    command lines run."""
+    return get_command(build_app() if name is None else build_app([name]))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -138,7 +128,8 @@ def _prepare_streams() -> None:
 def _run(arguments: list[str]) -> int:
     shell = Shell(debug="--debug" in arguments)
     try:
-        code = _command().main(arguments, prog_name="optsched", standalone_mode=False)
+        named = next((word for word in arguments[:1] if word in COMMANDS | GROUPS), None)
+        code = _command(named).main(arguments, prog_name="optsched", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except SystemExit:  # what typer does when the reader of a help text has gone away
         return 0

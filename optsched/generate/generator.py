@@ -28,7 +28,7 @@ Conditions = Mapping[str, tuple[str, Callable[[Any], bool]]]
 class GeneratorOptions(BaseModel):
     """Base of all options; a field's description is its help on the command line."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     only_if: ClassVar[Conditions] = {}
     """Options that mean something under a condition alone: the condition in words, and whether it holds."""
 

@@ -47,7 +47,7 @@ RateEntry = tuple[str, int, int, float]
 class Document(BaseModel):
     """Base of all documents: unknown keys are refused, numbers are not made from text."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 def _refuse(subpath: str, found: object, expected: str) -> PydanticCustomError:
@@ -265,7 +265,7 @@ class ClusterDocument(Document):
 class PerformanceDocument(BaseModel):
     """Name of a performance model and its own options."""
 
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True, defer_build=True)
     __pydantic_extra__: dict[str, Plain]
 
     model: Name
@@ -274,7 +274,7 @@ class PerformanceDocument(BaseModel):
 class ConstraintDocument(BaseModel):
     """A side constraint: its kind and that kind's own options."""
 
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True, defer_build=True)
     __pydantic_extra__: dict[str, Plain]
 
     kind: Name

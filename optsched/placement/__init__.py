@@ -1,17 +1,44 @@
 """From fractions of time to rounds, and from rounds to GPUs on nodes."""
 
-from optsched.placement.beside import Seated, Unseated, place_beside
-from optsched.placement.check_placement import check_placement
-from optsched.placement.check_rounds import Problem, check_rounds
-from optsched.placement.check_seats import Seat, SeatFlaw, check_seats
-from optsched.placement.exact import WORK
-from optsched.placement.instant import Instant
-from optsched.placement.place import place_rows, placement_worth, runs_first
-from optsched.placement.priority import next_round
-from optsched.placement.realisation import METHODS, realise
-from optsched.placement.side_by_side import packed
-from optsched.placement.standing import Standing
-from optsched.placement.unmoved import must_stay, unmoved
+from typing import TYPE_CHECKING
+
+from optsched.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from optsched.placement.beside import Seated, Unseated, place_beside
+    from optsched.placement.check_placement import check_placement
+    from optsched.placement.check_rounds import Problem, check_rounds
+    from optsched.placement.check_seats import Seat, SeatFlaw, check_seats
+    from optsched.placement.exact import WORK
+    from optsched.placement.instant import Instant
+    from optsched.placement.place import place_rows, placement_worth, runs_first
+    from optsched.placement.priority import next_round
+    from optsched.placement.realisation import METHODS, realise
+    from optsched.placement.side_by_side import packed
+    from optsched.placement.standing import Standing
+
+# Loaded when used: an allocation needs one of them, to count what fits side by side.
+_HOME = {
+    "Instant": ".instant",
+    "METHODS": ".realisation",
+    "Problem": ".check_rounds",
+    "Seat": ".check_seats",
+    "SeatFlaw": ".check_seats",
+    "Seated": ".beside",
+    "Standing": ".standing",
+    "Unseated": ".beside",
+    "WORK": ".exact",
+    "check_placement": ".check_placement",
+    "check_rounds": ".check_rounds",
+    "check_seats": ".check_seats",
+    "next_round": ".priority",
+    "packed": ".side_by_side",
+    "place_beside": ".beside",
+    "place_rows": ".place",
+    "placement_worth": ".place",
+    "realise": ".realisation",
+    "runs_first": ".place",
+}
 
 __all__ = [
     "METHODS",
@@ -26,7 +53,6 @@ __all__ = [
     "check_placement",
     "check_rounds",
     "check_seats",
-    "must_stay",
     "next_round",
     "packed",
     "place_beside",
@@ -34,5 +60,6 @@ __all__ = [
     "placement_worth",
     "realise",
     "runs_first",
-    "unmoved",
 ]
+
+__getattr__ = lazy_names(__name__, _HOME)

@@ -172,7 +172,7 @@ def _joined(length: FloatArray, runs: np.ndarray) -> tuple[IntArray, FloatArray,
 class _Row(BaseModel):
     """Keys that a picture does not need are left to `optsched verify`."""
 
-    model_config = ConfigDict(strict=True, extra="ignore")
+    model_config = ConfigDict(strict=True, extra="ignore", defer_build=True)
 
 
 _Number = Annotated[float, Field(allow_inf_nan=False)]

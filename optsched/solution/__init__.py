@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
     from optsched.solution.allocation import Allocation
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from optsched.solution.solution import Attempt, Solution, SolverRecord, Status
     from optsched.solution.values import Basis, PointStatus, Termination, Values
 
+# Loaded when used: solvers need values and certificates, and no candidates.
 _HOME = {
     "Allocation": "optsched.solution.allocation",
     "Basis": "optsched.solution.values",
@@ -54,11 +57,4 @@ __all__ = [
     "gap_of",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Load what is asked for when it is asked for: solvers need values and certificates, and no candidates."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'optsched.solution' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOME[name]), name)
+__getattr__ = lazy_names(__name__, _HOME)

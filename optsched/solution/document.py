@@ -113,7 +113,7 @@ def _plain(value: object) -> object:
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 Number = Annotated[float, Field(allow_inf_nan=False)]

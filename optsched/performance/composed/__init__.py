@@ -1,5 +1,8 @@
 """Models that are made of other models: chains, corrections, and wrappers for experiments."""
 
+from typing import TYPE_CHECKING
+
+from optsched.lazy import lazy_names
 from optsched.performance.composed.base import (
     MODELS,
     OF,
@@ -10,11 +13,22 @@ from optsched.performance.composed.base import (
     refuse_options,
     the_one,
 )
-from optsched.performance.composed.cached import CachedModel
-from optsched.performance.composed.chain import Chain
-from optsched.performance.composed.noisy import NoisyModel
-from optsched.performance.composed.online import OnlineModel
-from optsched.performance.composed.oracle import OracleModel
+
+if TYPE_CHECKING:
+    from optsched.performance.composed.cached import CachedModel
+    from optsched.performance.composed.chain import Chain
+    from optsched.performance.composed.noisy import NoisyModel
+    from optsched.performance.composed.online import OnlineModel
+    from optsched.performance.composed.oracle import OracleModel
+
+# Loaded when used: most instances name one plain model.
+_HOME = {
+    "CachedModel": ".cached",
+    "Chain": ".chain",
+    "NoisyModel": ".noisy",
+    "OnlineModel": ".online",
+    "OracleModel": ".oracle",
+}
 
 __all__ = [
     "MODELS",
@@ -31,3 +45,5 @@ __all__ = [
     "refuse_options",
     "the_one",
 ]
+
+__getattr__ = lazy_names(__name__, _HOME)
