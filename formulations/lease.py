@@ -17,7 +17,7 @@ from formulations.lease_pieces import Pieces
 from formulations.reference_rates import refuse_endless
 from optsched.arrays import FloatArray, IntArray, ranges
 from optsched.candidates import Absence, Candidates, Classes
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.instance.reading import show
 from optsched.program import Assumption, LinearProgram, Variables
@@ -189,8 +189,8 @@ class Leases:
                     G[row, first:] = pools[pool].capacity(time)
         for name, numbers in self.calendar.items():
             if name not in C.resources.names:
-                wrong = InvalidInput("capacity", show(name), f"one of {', '.join(C.resources.names)}")
-                raise UsageError(f"option of lease: {wrong}") from wrong
+                known = ", ".join(C.resources.names)
+                raise InvalidArgument("option of lease: capacity", show(name), f"one of {known}")
             row = C.resources.names.index(name)
             listed = np.array(numbers[:leases], np.float64)
             G[row, : len(listed)] = listed

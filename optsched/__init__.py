@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from optsched.direct import solve_program
     from optsched.errors import (
         Interrupted,
+        InvalidArgument,
         InvalidInput,
         JournalDamaged,
         JournalError,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         SolverUnavailable,
         UsageError,
         VerificationFailed,
+        WrongValue,
     )
     from optsched.explaining import explain_job
     from optsched.fitting import evaluate_models, fit_model, fit_pairs, predict_times
@@ -72,6 +74,7 @@ _HOME = {
     "Front": "optsched.sensitivity",
     "Instance": "optsched.instance",
     "Interrupted": "optsched.errors",
+    "InvalidArgument": "optsched.errors",
     "InvalidInput": "optsched.errors",
     "JournalDamaged": "optsched.errors",
     "JournalError": "optsched.errors",
@@ -91,6 +94,7 @@ _HOME = {
     "UsageError": "optsched.errors",
     "VerificationFailed": "optsched.errors",
     "WhatIf": "optsched.sensitivity",
+    "WrongValue": "optsched.errors",
     "capacity_curve": "optsched.sensitivity",
     "capacity_ranging": "optsched.sensitivity",
     "compare": "optsched.comparison",
@@ -131,6 +135,7 @@ __all__ = [
     "Front",
     "Instance",
     "Interrupted",
+    "InvalidArgument",
     "InvalidInput",
     "JournalDamaged",
     "JournalError",
@@ -150,6 +155,7 @@ __all__ = [
     "UsageError",
     "VerificationFailed",
     "WhatIf",
+    "WrongValue",
     "__version__",
     "capacity_curve",
     "capacity_ranging",

@@ -30,7 +30,7 @@ from optsched.assembly import (
 )
 from optsched.candidates import Candidates
 from optsched.engine import Engine
-from optsched.errors import OptschedError, UsageError, checks_keywords, did_you_mean
+from optsched.errors import InvalidArgument, OptschedError, UsageError, checks_keywords, did_you_mean
 from optsched.formulation import Extend
 from optsched.instance.durations import Duration, seconds_or_none
 from optsched.instance.reading import show
@@ -132,7 +132,7 @@ def solve(
     limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
     _check_options(formulation, formulation_options)
     if options is not None and not isinstance(options, Mapping):
-        raise UsageError(f"options: found {show(options)}, expected options of {formulation} by name")
+        raise InvalidArgument("options", show(options), f"options of {formulation} by name")
     started = time.perf_counter()
     if performance is not None and (model is not None or isinstance(instance, Candidates)):
         raise UsageError("performance stands in the place of the instance's own: give no model or candidates beside it")
@@ -256,7 +256,7 @@ def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
         count = 0 if solution.allocation is None else len(solution.allocation.rows)
         wrong = [row for row in rows if not 0 <= row < count]
         if wrong:
-            raise UsageError(f"rows: found {wrong[0]}, expected rows of the allocation, which has {count}")
+            raise InvalidArgument("rows", str(wrong[0]), f"rows of the allocation, which has {count}")
         wanted = np.unique(np.array(rows, np.int64))
     assert solution.allocation is not None
     allocation = solution.allocation
@@ -293,20 +293,20 @@ def make_limits(
             if given is None and name in ("gap", "work_limit"):
                 continue
             if isinstance(given, bool) or not isinstance(given, kind):
-                raise UsageError(f"{name}: found {given!r}, expected {expected}")
+                raise InvalidArgument(name, repr(given), expected)
     for name, value in (("time_limit", seconds), ("work_limit", work_limit)):
         if value is not None and not value > 0:
-            raise UsageError(f"{name}: found {value:g}, expected a number above 0")
+            raise InvalidArgument(name, f"{value:g}", "a number above 0")
     if gap is not None and not gap >= 0:
-        raise UsageError(f"gap: found {gap:g}, expected 0 or more")
+        raise InvalidArgument("gap", f"{gap:g}", "0 or more")
     if not 0 < tolerance <= 0.01:
-        raise UsageError(f"tolerance: found {tolerance:g}, expected a number above 0, at most 0.01")
+        raise InvalidArgument("tolerance", f"{tolerance:g}", "a number above 0, at most 0.01")
     if work_limit is not None and work_limit > MOST:
-        raise UsageError(f"work_limit: found {work_limit}, expected at most {MOST}")
+        raise InvalidArgument("work_limit", str(work_limit), f"at most {MOST}")
     if not 0 <= seed <= MOST:
-        raise UsageError(f"seed: found {seed}, expected a whole number from 0 to {MOST}")
+        raise InvalidArgument("seed", str(seed), f"a whole number from 0 to {MOST}")
     if threads < 0:
-        raise UsageError(f"threads: found {threads}, expected 0 (all) or more")
+        raise InvalidArgument("threads", str(threads), "0 (all) or more")
     cores = os.cpu_count() or 1
     threads = min(threads or cores, cores)
     options = dict(solver_options or {})

@@ -9,7 +9,7 @@ from typing import Any
 
 from optsched.candidates import Candidates
 from optsched.candidates import compile as compile_candidates
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formulation import Extend, Formulation, SideConstraint, options_from
 from optsched.instance import Instance, read_instance
 from optsched.instance.reading import named, show
@@ -60,7 +60,7 @@ def _instance_of(source: InstanceSource) -> Instance:
     if isinstance(source, Mapping):
         return Instance.from_document(source)
     if not isinstance(source, str | Path):
-        raise UsageError(f"instance: found {show(source)}, expected an Instance, its document or a file of it")
+        raise InvalidArgument("instance", show(source), "an Instance, its document or a file of it")
     shipped = isinstance(source, str) and source.startswith("@")
     return read_instance(shipped_path(str(source)[1:]) if shipped else source)
 
@@ -205,7 +205,7 @@ def constraints_in_force(instance: Instance, given: Sequence[Any]) -> list[SideC
 def make_constraints(items: Sequence[Any]) -> list[SideConstraint]:
     """Side constraints, each as of `make_constraint`."""
     if isinstance(items, str | Mapping | SideConstraint):
-        raise UsageError(f"constraints: found {show(items)}, expected a list of side constraints")
+        raise InvalidArgument("constraints", show(items), "a list of side constraints")
     return [make_constraint(item) for item in items]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from optsched.api import make_limits, write_atomically
 from optsched.arrays import FloatArray
 from optsched.engine import Engine
-from optsched.errors import InvalidInput, UsageError, checks_keywords
+from optsched.errors import InvalidArgument, InvalidInput, UsageError, checks_keywords
 from optsched.formats.mps import ProgramNames, ReadProgram, program_names, read_program
 from optsched.formats.sol import SUFFIX, read_sol, read_start, sol_text
 from optsched.instance.durations import Duration
@@ -297,7 +297,7 @@ def point_of(
     """
     if isinstance(source, np.ndarray):
         if source.shape != (len(names),):
-            raise UsageError(f"start: found the shape {source.shape}, expected ({len(names)},), the columns")
+            raise InvalidArgument("start", f"the shape {source.shape}", f"({len(names)},), the columns")
         return np.asarray(source, np.float64)
     where = "start"
     if isinstance(source, str | Path):

@@ -63,13 +63,13 @@ class UsageError(OptschedError):
     exit_code = 2
 
 
-class InvalidInput(OptschedError):
-    """A document or an array is not what the format asks for.
+class WrongValue(OptschedError):
+    """Something has a value that it cannot have; raised as `InvalidArgument` or `InvalidInput`.
 
     Parameters
     ----------
     path : str
-        Where, e.g. ``jobs[3].steps``; empty for the document as a whole.
+        Where, e.g. ``--seed`` or ``jobs[3].steps``; empty for the argument or the document as a whole.
     found : str
         What stands there, in the user's words.
     expected : str
@@ -78,12 +78,20 @@ class InvalidInput(OptschedError):
         The file that it stands in; empty if it is in none.
     """
 
-    exit_code = 3
-
     def __init__(self, path: str, found: str, expected: str, file: str = "") -> None:
         self.path, self.found, self.expected, self.file = path, found, expected, file
         where = "".join(f"{part}: " for part in (file, path) if part)
         super().__init__(f"{where}found {found}, expected {expected}")
+
+
+class InvalidArgument(WrongValue, UsageError):
+    """An argument of a function, or an option of the command line, has a value that it cannot have."""
+
+
+class InvalidInput(WrongValue):
+    """A document or an array is not what the format asks for."""
+
+    exit_code = 3
 
 
 class JournalError(OptschedError):

@@ -17,7 +17,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from optsched.errors import UsageError, did_you_mean
+from optsched.errors import InvalidArgument, UsageError, did_you_mean
 from optsched.instance.reading import translate
 
 
@@ -73,4 +73,5 @@ def options_from(owner: type[Any], given: Mapping[str, Any]) -> Any:
         return owner.Options.model_validate(dict(given))
     except ValidationError as error:
         told = translate(error, "", owner.Options)
-        raise UsageError(f"option of {label}: {told}") from told
+        path = f": {told.path}" if told.path else ""
+        raise InvalidArgument(f"option of {label}{path}", told.found, told.expected) from told

@@ -14,7 +14,7 @@ from typing import IO
 import numpy as np
 
 from optsched.arrays import AnyArray
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument
 
 TIME_STAMP = (1980, 1, 1, 0, 0, 0)
 MOST_BYTES = 2**30
@@ -33,7 +33,7 @@ def zip_arrays(arrays: Mapping[str, AnyArray]) -> bytes:
     """
     total = sum(array.nbytes for array in arrays.values())
     if total > MOST_BYTES:
-        raise UsageError(f"an npz file: found arrays of {total:,} bytes, expected at most {MOST_BYTES:,} in all")
+        raise InvalidArgument("an npz file", f"arrays of {total:,} bytes", f"at most {MOST_BYTES:,} in all")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, array in arrays.items():
@@ -65,7 +65,7 @@ def text_array(text: str) -> AnyArray:
     """A text as an array, to stand among others; `UsageError` if it is too long to be read again."""
     data = text.encode()
     if len(data) > MOST_TEXT:
-        raise UsageError(f"an npz file: found a text of {len(data):,} bytes, expected at most {MOST_TEXT:,}")
+        raise InvalidArgument("an npz file", f"a text of {len(data):,} bytes", f"at most {MOST_TEXT:,}")
     return np.frombuffer(data, np.uint8)
 
 

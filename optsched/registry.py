@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
-from optsched.errors import OptschedError, SolverUnavailable, UsageError
+from optsched.errors import InvalidArgument, OptschedError, SolverUnavailable, UsageError
 from optsched.formulation import Formulation, SideConstraint
 from optsched.performance import ModelFactory
 from optsched.ranking import Ranking
@@ -105,7 +105,7 @@ def _unknown(name: str, what: str, known: Collection[str], also: str = "") -> st
 def _load(what: str, name: str, error: type[OptschedError] = UsageError) -> Any:
     known = catalogue(what)
     if not isinstance(name, str):
-        raise UsageError(f"{what}: found {name!r}, expected the name of one")
+        raise InvalidArgument(what, repr(name), "the name of one")
     if name not in known:
         raise error(_unknown(name, what, known))
     module, _, attribute = known[name].partition(":")

@@ -12,7 +12,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.assembly import make_formulation
 from optsched.candidates import Candidates, Classes
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formats.mps import allocation_names, linear_program
 from optsched.formats.sol import SUFFIX, read_start, sol_text
 from optsched.formulation import Formulation, Infeasible
@@ -57,7 +57,7 @@ def start_point(source: StartSource, formulation: Formulation, candidates: Candi
         return _plan_start(source, program)
     if isinstance(source, np.ndarray):
         if source.shape != (C.columns,):
-            raise UsageError(f"start: found the shape {source.shape}, expected ({C.columns},), the class columns")
+            raise InvalidArgument("start", f"the shape {source.shape}", f"({C.columns},), the class columns")
         return np.asarray(source, np.float64)
     if isinstance(source, str | Path) and Path(source).suffix.lower() == SUFFIX:
         return _from_names(Path(source), program)
@@ -77,7 +77,7 @@ def _from_names(path: Path, program: AllocationProgram) -> FloatArray:
 def _plan_start(source: StartSource, plan: Plan) -> FloatArray:
     """All columns of a linear plan; starts and modes of a timeline. A plan starts from a whole schedule only."""
     if isinstance(source, np.ndarray):
-        raise UsageError("start: found an array, expected a solution with a schedule, its file, or a .sol file")
+        raise InvalidArgument("start", "an array", "a solution with a schedule, its file, or a .sol file")
     if isinstance(source, str | Path) and Path(source).suffix.lower() == SUFFIX:
         lowered = time_indexed(plan.timeline) if isinstance(plan, TimelinePlan) else None
         arrays = linear_program(plan).arrays

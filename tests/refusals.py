@@ -1,4 +1,4 @@
-"""Refused input, compared by its fields: where, what was found, what was expected.
+"""Refused values, compared by their fields: where, what was found, what was expected.
 
 Tests state a refusal as ``PATH: found FOUND, expected EXPECTED``, as the error says it today. The fields are compared,
 and not the sentence, so that a new wording of the sentence breaks one test (`test_errors.py`) and not a thousand.
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from optsched.cli.shell import Shell
-from optsched.errors import InvalidInput, JournalDamaged, OptschedError
+from optsched.errors import InvalidInput, JournalDamaged, OptschedError, WrongValue
 
 STATED = re.compile(r"(?:(?P<path>.*?): )?found (?P<found>.*?)(?:, expected (?P<expected>.*))?", re.DOTALL)
 CUT = "..."
@@ -33,7 +33,7 @@ class Refusal(NamedTuple):
 
     def holds(self, error: BaseException | None) -> bool:
         """Whether an error has these fields, or the error that it was raised from, as for wrong options."""
-        if isinstance(error, InvalidInput):
+        if isinstance(error, WrongValue):
             file, path = error.file, error.path
         elif isinstance(error, JournalDamaged):
             file, path = error.journal, error.file if error.line is None else f"{error.file}, line {error.line}"
@@ -41,7 +41,8 @@ class Refusal(NamedTuple):
             return error is not None and self.holds(error.__cause__)
         pairs = ((self.path, path), (self.found, error.found), (self.expected, error.expected))
         in_file = file and agrees(self.path, ": ".join(part for part in (file, path) if part))
-        return all(agrees(wanted, actual) for wanted, actual in pairs[1 if in_file else 0 :])
+        here = all(agrees(wanted, actual) for wanted, actual in pairs[1 if in_file else 0 :])
+        return here or self.holds(error.__cause__)
 
 
 def agrees(wanted: str | None, actual: str) -> bool:

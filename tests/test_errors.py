@@ -6,10 +6,11 @@ import pytest
 from refusals import Refusal, refuses, stated
 
 from optsched import errors
-from optsched.errors import InvalidInput, JournalDamaged
+from optsched.errors import InvalidArgument, InvalidInput, JournalDamaged
 
 
-def test_the_sentence_of_invalid_input() -> None:
+def test_the_sentence_of_a_wrong_value() -> None:
+    assert str(InvalidArgument("--seed", "'x'", "a whole number")) == "--seed: found 'x', expected a whole number"
     assert str(InvalidInput("jobs[3].steps", "0", "a number")) == "jobs[3].steps: found 0, expected a number"
     assert str(InvalidInput("", "[]", "an object")) == "found [], expected an object"
     assert str(InvalidInput("steps", "x", "a number", "a.json")) == "a.json: steps: found x, expected a number"
@@ -23,7 +24,8 @@ def test_the_sentence_of_a_damaged_journal() -> None:
 def test_exit_codes() -> None:
     codes = {name: owner.exit_code for name, owner in vars(errors).items() if isinstance(owner, type)}
     assert codes == {
-        "OptschedError": 1, "UsageError": 2, "JournalError": 2, "InvalidInput": 3, "JournalDamaged": 3,
+        "OptschedError": 1, "WrongValue": 1, "UsageError": 2, "InvalidArgument": 2, "JournalError": 2,
+        "InvalidInput": 3, "JournalDamaged": 3,
         "NoAllocation": 4, "ReplayDiffers": 6, "VerificationFailed": 6, "SolverUnavailable": 7, "SolverCrashed": 7,
         "Interrupted": 130,
     }  # fmt: skip

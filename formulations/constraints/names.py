@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from optsched.arrays import IntArray
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import listed, show
 
@@ -80,9 +80,8 @@ def _refuse_unknown(kind: str, path: str, name: str, what: str, known: Sequence[
 
 
 def _refuse(kind: str, path: str, found: str, expected: str) -> NoReturn:
-    """Raise a `UsageError` whose cause has the fields: for a constraint of an instance they become `InvalidInput`."""
-    wrong = InvalidInput(path, found, expected)
-    raise UsageError(f"{kind}: {wrong}") from wrong
+    """Raise `InvalidArgument`; its cause has the path that the field has in a constraint of an instance."""
+    raise InvalidArgument(f"{kind}: {path}", found, expected) from InvalidInput(path, found, expected)
 
 
 def _hint(name: str, known: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import Self
 
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 MOST_PROCESSES = 1024
 
@@ -34,12 +34,12 @@ class RunLimits:
     def of(cls, processes: int, threads: int, time: float | None, memory: float | None) -> Self:
         """Check the limits; raises `UsageError`."""
         if not 1 <= processes <= MOST_PROCESSES:
-            raise UsageError(f"processes: found {processes}, expected a number from 1 to {MOST_PROCESSES}")
+            raise InvalidArgument("processes", str(processes), f"a number from 1 to {MOST_PROCESSES}")
         if threads < 1:
-            raise UsageError(f"threads: found {threads}, expected 1 or more")
+            raise InvalidArgument("threads", str(threads), "1 or more")
         for name, limit in (("time_limit", time), ("memory_limit", memory)):
             if limit is not None and not (math.isfinite(limit) and limit > 0):
-                raise UsageError(f"{name}: found {limit:g}, expected a number above 0")
+                raise InvalidArgument(name, f"{limit:g}", "a number above 0")
         if memory is not None and not sys.platform.startswith("linux"):
             raise UsageError("memory_limit: the memory of a task can be limited on Linux only")
         return cls(processes, threads, time, None if memory is None else int(memory))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from optsched.benchmarking.task import canonical
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 from optsched.formats.mps import is_program
 from optsched.instance.files import SUFFIXES as INSTANCE_SUFFIXES
 from optsched.instance.reading import read_bytes
@@ -142,9 +142,7 @@ def seeds_of(given: Any, first: int, where: str) -> list[int]:
     elif isinstance(given, list | tuple):
         seeds = list(given)
     if not seeds or not all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds):
-        raise UsageError(
-            f"{where}: found {given!r}, expected a number of seeds above 0, a span such as 3..7, or a list"
-        )
+        raise InvalidArgument(where, repr(given), "a number of seeds above 0, a span such as 3..7, or a list")
     if len(set(seeds)) < len(seeds):
         raise UsageError(f"{where}: found {given!r}, in which a seed stands twice")
     return seeds

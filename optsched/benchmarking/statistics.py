@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument
 
 LEVEL = 0.95
 RESAMPLES = 2000
@@ -39,7 +39,7 @@ def mean_interval(values: Sequence[float], method: str = "bootstrap", seed: int 
         Of the resamples.
     """
     if method not in METHODS:
-        raise UsageError(f"interval: found {method!r}, expected one of {', '.join(METHODS)}")
+        raise InvalidArgument("interval", repr(method), f"one of {', '.join(METHODS)}")
     array = np.asarray(values, np.float64)
     if len(array) == 0:
         return Interval(0, None)
@@ -102,7 +102,7 @@ def paired(
     """Compare values problem by problem: by ratios of positive values, or by differences."""
     a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
     if a.shape != b.shape:
-        raise UsageError(f"pairs: found {len(a)} and {len(b)} values, expected as many of both")
+        raise InvalidArgument("pairs", f"{len(a)} and {len(b)} values", "as many of both")
     difference: FloatArray = np.log(a) - np.log(b) if ratio else a - b
     interval = mean_interval(difference.tolist(), method, seed)
 

@@ -13,7 +13,7 @@ from optsched.benchmarking.run import Progress, Sweep, run_tasks
 from optsched.benchmarking.solve_task import prepare_solve, solve_task
 from optsched.benchmarking.sources import Source
 from optsched.benchmarking.task import Task, canonical
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 from optsched.instance.durations import Duration, seconds_or_none
 from optsched.registry import load_solver
 
@@ -149,7 +149,7 @@ class Benchmark:
             if twice:
                 raise UsageError(f"{what} {twice[0]} is given twice")
         if self.repeat < 1:
-            raise UsageError(f"repeat: found {self.repeat}, expected 1 or more")
+            raise InvalidArgument("repeat", str(self.repeat), "1 or more")
         for name, options in self.formulations:
             make_formulation(name, options, [make_constraint(item) for item in self.constraints])
         for solver in self.solvers:

@@ -12,7 +12,7 @@ from optsched.cli.options import OUTPUT, PROBLEM, InstanceFile, Json, ModelFile,
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 from optsched.cli.solve import exit_code
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
     from optsched.comparison import Comparison, ComparisonRow, Entry
@@ -64,7 +64,7 @@ class Comparing:
         found = [values.named(text, "-O") for text in self.option or ()]
         for text, (_, options) in zip(self.option or (), found, strict=True):
             if not options:
-                raise UsageError(f"-O: found {text!r}, expected name:key=value")
+                raise InvalidArgument("-O", repr(text), "name:key=value")
         return found
 
     @property

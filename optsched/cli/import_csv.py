@@ -13,7 +13,7 @@ from optsched.cli.export import write_instance
 from optsched.cli.options import OUTPUT
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 EXAMPLES = """
     optsched import csv jobs.csv rates.csv --pool v100=2x4 --pool k80=8 -o instance.json
@@ -81,9 +81,9 @@ def import_csv(
         raise UsageError(f"--pool: {again} is given twice")
     clock, length = values.duration(now, "--now") or 0.0, values.duration(round, "--round") or 0.0
     if length == 0:
-        raise UsageError(f"--round: found {round!r}, expected a duration above 0")
+        raise InvalidArgument("--round", repr(round), "a duration above 0")
     if not name:
-        raise UsageError("--name: found '', expected a name")
+        raise InvalidArgument("--name", "''", "a name")
     from optsched.formats import csv_tables
     from optsched.instance.files import kind_of
     from optsched.instance.reading import read_bytes
@@ -104,5 +104,5 @@ def pool_size(text: str) -> dict[str, Any]:
     """``v100=2x4`` as a pool of a document."""
     match = POOL.fullmatch(text)
     if match is None:
-        raise UsageError(f"--pool: found {text!r}, expected NAME=NODES or NAME=NODESxGPUS, such as v100=2x4")
+        raise InvalidArgument("--pool", repr(text), "NAME=NODES or NAME=NODESxGPUS, such as v100=2x4")
     return {"name": match[1], "nodes": int(match[2]), "gpus_per_node": int(match[3] or 1)}

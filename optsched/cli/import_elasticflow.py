@@ -13,7 +13,7 @@ from optsched.cli.import_csv import pool_size
 from optsched.cli.options import OUTPUT
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 EXAMPLES = """
     optsched import elasticflow trace.csv --table T4=throughputs_T4 --pool T4=16x4 -o elasticflow.json
@@ -86,7 +86,7 @@ def _folders(texts: list[str]) -> dict[str, str]:
     for text in texts:
         pool, equals, folder = text.partition("=")
         if not equals or not pool.strip() or not folder.strip():
-            raise UsageError(f"--table: found {text!r}, expected POOL=FOLDER, such as T4=throughputs_T4")
+            raise InvalidArgument("--table", repr(text), "POOL=FOLDER, such as T4=throughputs_T4")
         if pool.strip() in found:
             raise UsageError(f"--table: {pool.strip()} is given twice")
         found[pool.strip()] = folder.strip()

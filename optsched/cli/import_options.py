@@ -8,7 +8,7 @@ import typer
 
 from optsched.cli.import_csv import pool_size
 from optsched.cli.options import OUTPUT
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 SELECTION = "What is taken"
 
@@ -79,7 +79,7 @@ def speeds_of_pools(texts: list[str] | None) -> dict[str, float]:
         except ValueError:
             speed = 0.0
         if not 0 < speed < float("inf"):
-            raise UsageError(f"--speed: found {text!r}, expected POOL=FACTOR with a factor above 0, such as v100=1.5")
+            raise InvalidArgument("--speed", repr(text), "POOL=FACTOR with a factor above 0, such as v100=1.5")
         if pool in speeds:
             raise UsageError(f"--speed: {pool} is given twice")
         speeds[pool] = speed

@@ -13,7 +13,7 @@ from optsched.cli.export import write_trace
 from optsched.cli.import_options import SELECTION, Name, Output, Pools, nodes_of_pools
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
     from optsched.formats.sia import Pace
@@ -92,7 +92,7 @@ def _paces(texts: Sequence[str]) -> dict[str, Pace]:
         wrong = [f"{key}={value}" for key, value in given.items() if not _fits(key, value)]
         if wrong or not given:
             told = wrong[0] if wrong else text
-            raise UsageError(f"--application: found {told!r}, expected a slowdown above 0 or a restart of at least 0")
+            raise InvalidArgument("--application", repr(told), "a slowdown above 0 or a restart of at least 0")
         if name in found:
             raise UsageError(f"--application: {name} is given twice")
         found[name] = Pace(**{key: float(value) for key, value in given.items()})

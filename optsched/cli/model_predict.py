@@ -13,7 +13,7 @@ from optsched.cli.options import Json
 from optsched.cli.profile_files import Told
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -120,13 +120,13 @@ def _ways(asked: Asked, told: Told) -> tuple[Profiles, FloatArray]:
     batches = _numbers(asked.batch or asked.batch_per_gpu, "--batch" if asked.batch else "--batch-per-gpu")
     most = _numbers(asked.max_batch_per_gpu or str(2**31 - 1), "--max-batch-per-gpu")
     if len(most) > 1:
-        raise UsageError(f"--max-batch-per-gpu: found {len(most)} numbers, expected one")
+        raise InvalidArgument("--max-batch-per-gpu", f"{len(most)} numbers", "one")
     rows = [(k, n, b) for b in batches for k, n in zip(counts, nodes, strict=True)]
     for k, n, b in rows:
         if n > k:
-            raise UsageError(f"--nodes: found {n} nodes for {k} GPUs, expected at most one for each GPU")
+            raise InvalidArgument("--nodes", f"{n} nodes for {k} GPUs", "at most one for each GPU")
         if asked.batch and b < k:
-            raise UsageError(f"--batch: found {b} samples for {k} GPUs, expected at least one for each GPU")
+            raise InvalidArgument("--batch", f"{b} samples for {k} GPUs", "at least one for each GPU")
     gpus, spread, batch = np.array(rows, np.int64).T
     each = batch.astype(np.float64)
     row = np.arange(len(rows))
@@ -144,11 +144,11 @@ def _nodes(counts: Sequence[int], asked: Asked, told: Told) -> list[int]:
     if asked.nodes is not None:
         nodes = _numbers(asked.nodes, "--nodes")
         if len(nodes) != len(counts):
-            raise UsageError(f"--nodes: found {len(nodes)} numbers, expected {len(counts)}, one for each of --gpus")
+            raise InvalidArgument("--nodes", f"{len(nodes)} numbers", f"{len(counts)}, one for each of --gpus")
         return nodes
     size = values.whole(told.gpus_per_node, "--gpus-per-node")
     if size is not None and size < 1:
-        raise UsageError(f"--gpus-per-node: found {size}, expected a whole number of at least 1")
+        raise InvalidArgument("--gpus-per-node", str(size), "a whole number of at least 1")
     if size is None and max(counts) > 1:
         raise UsageError("several GPUs: say over how many nodes with --nodes or --gpus-per-node")
     return [-(-count // (size or 1)) for count in counts]
@@ -158,7 +158,7 @@ def _numbers(text: str | None, option: str) -> list[int]:
     numbers = [values.whole(part, option) for part in (text or "").split(",")]
     for number in numbers:
         if number is None or not 1 <= number < 2**31:
-            raise UsageError(f"{option}: found {number}, expected whole numbers of at least 1")
+            raise InvalidArgument(option, str(number), "whole numbers of at least 1")
     return [number for number in numbers if number is not None]
 
 

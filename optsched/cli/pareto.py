@@ -12,7 +12,7 @@ from optsched.cli.options import OUTPUT, PROBLEM, InstanceFile, Json, ModelFile,
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 from optsched.cli.solve import NOT_CERTIFIED, NOTHING_FOUND, exit_code
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from optsched.sensitivity import Front
@@ -56,7 +56,7 @@ class Trading:
         """What -f gives."""
         given = self.formulation or []
         if len(given) != 2:
-            raise UsageError(f"-f: found {len(given)} objectives, expected two: -f NAME -f NAME")
+            raise InvalidArgument("-f", f"{len(given)} objectives", "two: -f NAME -f NAME")
         return [values.named(text, "-f") for text in given]
 
     @property

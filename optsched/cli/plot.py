@@ -11,7 +11,7 @@ import typer
 from optsched.cli.options import OUTPUT, PROBLEM, Problem, Search, check_inputs, solved
 from optsched.cli.shell import Shell, check_target
 from optsched.cli.solve import NOT_CERTIFIED, NOTHING_FOUND, exit_code
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,7 +99,7 @@ def _check(problem: Drawn, search: Search, output: str, solution: str | None, ki
     from optsched.report.pictures import picture_format
 
     if kind is not None and kind not in KINDS:
-        raise UsageError(f"--kind: found {kind!r}, expected one of {', '.join(KINDS)}")
+        raise InvalidArgument("--kind", repr(kind), f"one of {', '.join(KINDS)}")
     picture_format(output)
     check_target(output)
     check_inputs(instance=problem.instance, solution=solution, model=problem.model)

@@ -12,7 +12,7 @@ import typer
 from optsched.cli import values
 from optsched.cli.options import OUTPUT, Json
 from optsched.cli.shell import Shell, check_target
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
     from optsched.benchmarking.results import Results
@@ -130,7 +130,7 @@ def profile(
 def _check(output: str | None, picture: str) -> str | None:
     """The suffix of the output; refuses what makes no sense."""
     if picture not in ("time", "gap"):
-        raise UsageError(f"--picture: found {picture!r}, expected time or gap")
+        raise InvalidArgument("--picture", repr(picture), "time or gap")
     if output is None:
         return None
     kind = Path(output).suffix.lower()

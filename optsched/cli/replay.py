@@ -13,7 +13,7 @@ from optsched.cli.options import OUTPUT, Json
 from optsched.cli.progress import progress
 from optsched.cli.round import write_document
 from optsched.cli.shell import Shell, check_target
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -68,7 +68,7 @@ def replay(
             raise UsageError("--list only lists: give no round and no file with it")
         return _list(shell, journal, as_json)
     if number is not None and number < 0:
-        raise UsageError(f"--round: found {number}, expected 0 or more")
+        raise InvalidArgument("--round", str(number), "0 or more")
     for target in (output, instance, state):
         if target == "-":
             raise UsageError("expected a file to write; --json prints the plan")

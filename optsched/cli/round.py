@@ -12,7 +12,7 @@ from optsched.cli.options import OUTPUT, PROBLEM, SOLVER, Json, ModelFile, check
 from optsched.cli.policy_options import PolicyOptions
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
     from optsched.rounds.plan import Plan
@@ -156,9 +156,9 @@ def _at(state: RoundState, policy: RoundPolicy, now: str | None) -> RoundState:
     else:
         time = values.real(now, "--now") or 0.0
     if time < state.now:
-        raise UsageError(f"--now: found {time:g}, expected at least {state.now:g}, the time of the state")
+        raise InvalidArgument("--now", f"{time:g}", f"at least {state.now:g}, the time of the state")
     if time > LARGEST:
-        raise UsageError(f"--now: found {time:g}, expected at most {LARGEST:g} s")
+        raise InvalidArgument("--now", f"{time:g}", f"at most {LARGEST:g} s")
     return advanced(state, time)
 
 
@@ -184,7 +184,7 @@ def _print_schema(shell: Shell, what: str) -> int:
     import json
 
     if what not in ("state", "plan"):
-        raise UsageError(f"--schema: found {what!r}, expected state or plan")
+        raise InvalidArgument("--schema", repr(what), "state or plan")
     from optsched.rounds.plan_document import plan_schema
     from optsched.rounds.state_document import state_schema
 

@@ -11,7 +11,7 @@ from optsched.cli.options import OUTPUT, Json, ModelFile, check_inputs
 from optsched.cli.shell import INTERRUPTED, Shell, check_target
 from optsched.cli.simulate_options import Conditions, Simulated, check_options, options_of, policies_of
 from optsched.cli.sweep_options import RUNNING, RowsFile, Running, begin_anew, interrupted_words, lines_file, table_rows
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -189,7 +189,7 @@ def _kind_of_ratio(text: str) -> RHO:
     from optsched.simulation.options import RHO
 
     if text not in get_args(RHO):
-        raise UsageError(f"--rho: found {text!r}, expected one of {', '.join(get_args(RHO))}")
+        raise InvalidArgument("--rho", repr(text), f"one of {', '.join(get_args(RHO))}")
     return cast("RHO", text)
 
 

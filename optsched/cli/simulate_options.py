@@ -11,7 +11,7 @@ import typer
 
 from optsched.cli import values
 from optsched.cli.options import PROBLEM
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 WORLD = "World"
 FILES = (".json", ".yaml", ".yml")
@@ -140,7 +140,7 @@ def check_options(options: dict[str, Any]) -> None:
         simulation_options(options)
     except InvalidInput as error:
         name = error.path.split(".")[1].replace("_", "-")
-        raise UsageError(f"--{name}: found {error.found}, expected {error.expected}") from None
+        raise InvalidArgument(f"--{name}", error.found, error.expected) from None
 
 
 def policies_of(texts: Sequence[str] | None) -> list[dict[str, Any]]:

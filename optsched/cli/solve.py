@@ -13,7 +13,7 @@ from optsched.cli import values
 from optsched.cli.options import OUTPUT, PROBLEM, SOLVER, Json, Problem, Search, solved
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
     from optsched.direct import ProgramSolution
@@ -163,10 +163,10 @@ def _cut(method: str | None, window: str | None) -> Callable[[Solution, Search],
     from optsched.placement.realisation import METHODS, MOST_ROUNDS
 
     if number is not None and not 1 <= number <= MOST_ROUNDS:
-        raise UsageError(f"--window: found {number}, expected a number from 1 to {MOST_ROUNDS:,}")
+        raise InvalidArgument("--window", str(number), f"a number from 1 to {MOST_ROUNDS:,}")
 
     if method not in METHODS:
-        raise UsageError(f"--rounds: found {method!r}, expected one of {', '.join(METHODS)}")
+        raise InvalidArgument("--rounds", repr(method), f"one of {', '.join(METHODS)}")
 
     def cut(solution: Solution, search: Search) -> Solution:
         from optsched import api

@@ -11,7 +11,7 @@ import typer
 from optsched.cli import values
 from optsched.cli.options import OUTPUT, Json
 from optsched.cli.shell import Shell, colourful
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
     from optsched.rounds.watching import Watcher
@@ -48,7 +48,7 @@ def top(
     """
     every = values.duration(interval, "--interval")
     if every is not None and every < 0.05:
-        raise UsageError(f"--interval: found {interval}, expected at least 0.05 s")
+        raise InvalidArgument("--interval", str(interval), "at least 0.05 s")
     if as_json and prometheus:
         raise UsageError("--json and --prometheus: one of them")
     from optsched.rounds.watching import Watcher

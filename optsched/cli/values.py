@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 SIZE = re.compile(r"(\d+\.?\d*|\.\d+)\s*(?:([KMGT])?(i)?B)?", re.ASCII | re.IGNORECASE)
 NEXT_KEY = re.compile(r"\s*[A-Za-z_][\w-]*\s*=")
@@ -32,7 +32,7 @@ def size(text: str | None, option: str) -> float | None:
         return None
     match = SIZE.fullmatch(text.strip())
     if not match:
-        raise UsageError(f"{option}: found {text!r}, expected a size such as 500MB, 4GB or 2GiB")
+        raise InvalidArgument(option, repr(text), "a size such as 500MB, 4GB or 2GiB")
     unit = 1024 if match[3] else 1000
     return float(match[1]) * float(unit ** " KMGT".index((match[2] or " ").upper()))
 
@@ -42,7 +42,7 @@ def whole(text: str | None, option: str) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text, re.ASCII):
-        raise UsageError(f"{option}: found {text!r}, expected a whole number")
+        raise InvalidArgument(option, repr(text), "a whole number")
     return int(text)
 
 
@@ -55,7 +55,7 @@ def real(text: str | None, option: str) -> float | None:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise UsageError(f"{option}: found {text!r}, expected a number")
+        raise InvalidArgument(option, repr(text), "a number")
     return number
 
 
@@ -78,7 +78,7 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     try:
         return once(members)
     except ValueError as error:
-        raise UsageError(f"found {error} in one object, expected it once") from None
+        raise InvalidArgument("", f"{error} in one object", "it once") from None
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, Any]:
         key, equals, rest = text.partition("=")
         key = key.strip().replace("-", "_")
         if not equals or not key:
-            raise UsageError(f"{option}: found {text!r}, expected key=value")
+            raise InvalidArgument(option, repr(text), "key=value")
         if key in found:
             raise UsageError(f"{option}: {key} is given twice")
         found[key] = value(rest.strip())
@@ -109,7 +109,7 @@ def named(text: str, option: str, what: str = "name") -> tuple[str, dict[str, An
     """``name`` or ``name:key=value,key=value``."""
     name, _, rest = text.partition(":")
     if not name.strip() or "=" in name:
-        raise UsageError(f"{option}: found {text!r}, expected {what} or {what}:key=value,key=value")
+        raise InvalidArgument(option, repr(text), f"{what} or {what}:key=value,key=value")
     return name.strip(), pairs(_parts(rest), f"{option} {name.strip()}") if rest.strip() else {}
 
 
@@ -130,7 +130,7 @@ def pool_sizes(text: str) -> dict[str, int]:
     for part in text.split(","):
         name, colon, gpus = part.strip().rpartition(":")
         if not colon or not name or not gpus.strip().isdecimal():
-            raise UsageError(f"--pools: found {part.strip()!r}, expected pool:gpus, such as v100:8,p100:16")
+            raise InvalidArgument("--pools", repr(part.strip()), "pool:gpus, such as v100:8,p100:16")
         if name in sizes:
             raise UsageError(f"--pools: {name} is given twice")
         sizes[name] = int(gpus)

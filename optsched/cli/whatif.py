@@ -11,7 +11,7 @@ from optsched.cli.options import PROBLEM, Json, Problem, Search, check_inputs, s
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.cli.solve import NOT_CERTIFIED, exit_code
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
     from optsched.sensitivity import WhatIf
@@ -83,7 +83,7 @@ def _amounts(texts: list[str]) -> dict[str, float]:
     for text in texts:
         name, colon, amount = text.rpartition(":")
         if not colon or not name.strip():
-            raise UsageError(f"--add: found {text!r}, expected name:amount, such as v100:8 or k80:-4")
+            raise InvalidArgument("--add", repr(text), "name:amount, such as v100:8 or k80:-4")
         number = values.real(amount.strip(), f"--add {name.strip()}")
         assert number is not None
         if name.strip() in found:

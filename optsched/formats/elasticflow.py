@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import IntArray
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput
 from optsched.formats.csv_columns import Columns, read_columns
 from optsched.formats.csv_text import Kind
 from optsched.formats.profiles import read_profiles
@@ -77,7 +77,7 @@ def import_elasticflow(
         Pools without a table, or tables without a pool.
     """
     if not pools or set(pools) != set(tables):
-        raise UsageError(f"found pools {listed(pools)} and tables of {listed(tables)}, expected a table for each pool")
+        raise InvalidArgument("", f"pools {listed(pools)} and tables of {listed(tables)}", "a table for each pool")
     rates = _rates(tables, pools)
     jobs = read_columns(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED, SYNONYMS)
     workloads = _workloads(jobs, rates)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formats.gavel_profiles import gavel_measurements
 from optsched.formats.measurements import Measurement, profiles_of, without_repeats
 from optsched.formats.profile_tables import GRADIENTS, Missing, read_profile_table
@@ -63,9 +63,9 @@ def read_profiles(
         ``repeats`` or ``gpus_per_node`` that there cannot be, or no files.
     """
     if repeats not in (None, "first", "all"):
-        raise UsageError(f"repeats: found {repeats!r}, expected first or all")
+        raise InvalidArgument("repeats", repr(repeats), "first or all")
     if gpus_per_node is not None and gpus_per_node < 1:
-        raise UsageError(f"gpus_per_node: found {gpus_per_node}, expected a whole number of at least 1")
+        raise InvalidArgument("gpus_per_node", str(gpus_per_node), "a whole number of at least 1")
     paths = [Path(source) for source in ([sources] if isinstance(sources, str | Path) else sources)]
     if not paths:
         raise UsageError("no profiles: expected files or folders")

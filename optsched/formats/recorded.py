@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument
 from optsched.instance.reading import listed
 
 NodeRates = Mapping[int, Mapping[int, float]]
@@ -20,7 +20,7 @@ NodeRates = Mapping[int, Mapping[int, float]]
 def pool_documents(pools: Mapping[str, tuple[int, int]]) -> list[dict[str, Any]]:
     """Pools of so many nodes with so many GPUs each."""
     if not pools:
-        raise UsageError("found no pool, expected at least one")
+        raise InvalidArgument("", "no pool", "at least one")
     return [{"name": pool, "gpu": pool, "nodes": nodes, "gpus_per_node": gpus} for pool, (nodes, gpus) in pools.items()]
 
 
@@ -29,9 +29,9 @@ def speeds_of(pools: Iterable[str], speeds: Mapping[str, float] | None) -> dict[
     known = tuple(pools)
     for pool, speed in (speeds or {}).items():
         if pool not in known:
-            raise UsageError(f"speeds: found pool {pool!r}, expected one of {listed(known)}")
+            raise InvalidArgument("speeds", f"pool {pool!r}", f"one of {listed(known)}")
         if not 0 < speed < math.inf:
-            raise UsageError(f"speeds: found {speed!r} for pool {pool!r}, expected a factor above 0")
+            raise InvalidArgument("speeds", f"{speed!r} for pool {pool!r}", "a factor above 0")
     return {pool: float((speeds or {}).get(pool, 1.0)) for pool in known}
 
 

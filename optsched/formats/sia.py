@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formats.csv_columns import Columns, read_columns
 from optsched.formats.csv_text import Kind
 from optsched.formats.sia_profiles import (
@@ -121,7 +121,7 @@ def import_sia(
     ``sia-simulator/applications.py`` and ``job.py`` of Sia's artifact; ``simulator/`` of Pollux's.
     """
     if not pools or most < 1:
-        raise UsageError(f"found {len(pools)} pools and at most {most} GPUs, expected at least one of both")
+        raise InvalidArgument("", f"{len(pools)} pools and at most {most} GPUs", "at least one of both")
     table = read_columns(workload, file, COLUMNS, tuple(COLUMNS))
     names = table.names("name")
     arrival = table.numbers["time"]

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import PydanticCustomError
 
 from optsched.arrays import FloatArray
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidArgument, WrongValue
 from optsched.instance import Instance
 from optsched.instance.reading import show, translate
 
@@ -100,21 +100,16 @@ class Generator:
 
         Raises
         ------
-        UsageError
-            With the option's name, what was found and what was expected.
+        InvalidArgument
+            With the option's name as its path.
         """
         try:
             return self.make(self.options.model_validate(dict(given)))
         except ValidationError as error:
-            wrong: InvalidInput = translate(error, "", self.options)
-        except BadOption as error:
+            wrong: WrongValue = translate(error, "", self.options)
+        except InvalidArgument as error:  # an option that does not work with the others
             wrong = error
-        wrong = InvalidInput(told(wrong.path), wrong.found, wrong.expected)
-        raise UsageError(str(wrong)) from wrong
-
-
-class BadOption(InvalidInput):
-    """Raised by a generator when an option turns out not to work with the others; ``path`` is the option's name."""
+        raise InvalidArgument(told(wrong.path), wrong.found, wrong.expected)
 
 
 def split(count: int, what: str = "shares") -> BeforeValidator:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.generate.generator import BadOption
+from optsched.errors import InvalidArgument
 from optsched.generate.profiles import Document, Site, rounded
 from optsched.generate.rates import in_half, slowdown
 from optsched.generate.rows import Rows
@@ -45,14 +45,14 @@ def draw_pairs(rows: Rows, share: float, repeated: bool, random: np.random.Gener
     """A share of the pairs of rows with one GPU each.
 
     Of kinds: of all pairs, a kind with itself too. Of single jobs: the jobs are put in couples first, as all pairs of
-    many jobs are too many. Raises `BadOption` for more than `MOST` entries.
+    many jobs are too many. Raises `InvalidArgument` for more than `MOST` entries.
     """
     single = np.flatnonzero(rows.gang == 1)
     possible = len(single) * (len(single) + 1) // 2 if repeated else len(single) // 2
     wanted, pools = round(share * possible), rows.slow.shape[1]
     if wanted * pools > MOST:
         most = MOST / pools / possible
-        raise BadOption("colocation", f"{share:g}, up to {wanted * pools:,} entries", f"at most {most:.3g} here")
+        raise InvalidArgument("colocation", f"{share:g}, up to {wanted * pools:,} entries", f"at most {most:.3g} here")
     if repeated:
         order = np.sort(random.choice(possible, wanted, replace=False))
         first, second = (index[order] for index in np.triu_indices(len(single)))

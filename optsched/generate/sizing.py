@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.errors import InvalidArgument
 from optsched.generate.cluster_options import ClusterOptions
-from optsched.generate.generator import BadOption
 from optsched.generate.load import Demand, balanced_prices, costs, highest, level_bound
 from optsched.generate.profiles import Document, Site
 from optsched.generate.rows import COUNTS, Rows, closed_forms, draw_rows, sites_of, workloads_of
@@ -55,7 +55,7 @@ def sized_cluster(options: ClusterOptions, share: FloatArray, kind: IntArray, we
 
     Raises
     ------
-    BadOption
+    InvalidArgument
         If pools of a node each are more than the load leaves.
     """
     widest = COUNTS[-1]
@@ -113,4 +113,4 @@ def _whole_nodes(
             break
         total *= SHRINK
     found = f"{options.load:g}, but {len(W)} pools of a node each are too many GPUs for {options.jobs:,} jobs"
-    raise BadOption("load", found, "a smaller one, or more jobs, or fewer pools")
+    raise InvalidArgument("load", found, "a smaller one, or more jobs, or fewer pools")

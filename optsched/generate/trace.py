@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.errors import InvalidArgument
 from optsched.generate.arrivals import diurnal, even, poisson
 from optsched.generate.durations import gavel, lognormal, pareto
-from optsched.generate.generator import BadOption, Generated, Generator, significant
+from optsched.generate.generator import Generated, Generator, significant
 from optsched.generate.profiles import Document, Site, best_rate, workload_document
 from optsched.generate.rows import COUNTS, TYPES
 from optsched.generate.trace_options import TraceOptions
@@ -37,7 +38,8 @@ def trace(options: TraceOptions) -> Generated:
     widest = options.nodes * options.gpus_per_node
     for count, share in zip(COUNTS[1:], options.gangs, strict=True):
         if share > 0 and count > widest:
-            raise BadOption("gangs", f"a share of {share:g} of gangs of {count}", f"none, as pools have {widest} GPUs")
+            found = f"a share of {share:g} of gangs of {count}"
+            raise InvalidArgument("gangs", found, f"none, as pools have {widest} GPUs")
     counts = [count for count in COUNTS if count <= widest]
     documents = {
         workload.name: workload_document(workload, sites, counts, np.random.default_rng([options.seed, row]))

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BeforeValidator
 
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 PATTERN = re.compile(r"(\d+\.?\d*|\.\d+)\s*(s|min|m|h|d|)", re.ASCII)
@@ -24,7 +24,7 @@ def seconds_of(value: Duration, name: str) -> float:
     sensible = isinstance(value, Real) if seconds is value else math.isfinite(seconds)  # text of 400 digits is none
     if sensible and not isinstance(value, bool):
         return float(seconds)
-    raise UsageError(f"{name}: found {value!r}, expected seconds or a duration such as 90s, 5m, 2h or 1d")
+    raise InvalidArgument(name, repr(value), "seconds or a duration such as 90s, 5m, 2h or 1d")
 
 
 def seconds_or_none(value: Duration | None, name: str) -> float | None:

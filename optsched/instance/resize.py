@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.errors import UsageError, did_you_mean
+from optsched.errors import InvalidArgument, UsageError, did_you_mean
 from optsched.instance.build_cluster import MAX_GPUS, MAX_NODES
 from optsched.instance.cluster import PER_NODE, UP, Cluster, Pool, Resource
 from optsched.instance.instance import Instance
@@ -70,9 +70,9 @@ def _check(name: str, amount: float, cluster: Cluster, now: float) -> None:
         hint = did_you_mean(name, known)
         raise UsageError(f"add: no pool or resource is called {name!r}, expected one of {', '.join(known)}{hint}")
     if not math.isfinite(amount):
-        raise UsageError(f"add {name}: found {amount}, expected a finite number")
+        raise InvalidArgument(f"add {name}", str(amount), "a finite number")
     if name in cluster.pool_index and amount != int(amount):
-        raise UsageError(f"add {name}: found {amount:g}, expected a whole number of GPUs")
+        raise InvalidArgument(f"add {name}", f"{amount:g}", "a whole number of GPUs")
     if known[name] + amount < 0:
         unit = " usable GPUs" if name in cluster.pool_index else ""
         raise UsageError(f"add {name}: {amount:+,.10g} of {known[name]:,.10g}{unit} would leave less than nothing")
@@ -116,7 +116,7 @@ def _grown(cluster: Cluster, pool: Pool, gpus: int, now: float) -> Pool:
     nodes, there = sum(map(len, sizes_of_all)), sum(int(each.sum()) for each in sizes_of_all)
     if nodes + count > MAX_NODES or there + gpus > MAX_GPUS:
         most = "at most 10 million nodes and a billion GPUs in all"
-        raise UsageError(f"add {pool.name}: found {gpus:,}, expected {most}")
+        raise InvalidArgument(f"add {pool.name}", f"{gpus:,}", most)
     sizes = np.full(count, size, np.int64)
     if rest:
         sizes[-1] = rest

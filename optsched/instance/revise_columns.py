@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.instance.build import check_deadlines
 from optsched.instance.documents import LARGEST, NODE_STATES
 from optsched.instance.instance import Instance
@@ -116,7 +116,7 @@ def with_nodes(instance: Instance, states: Mapping[str, str]) -> Instance:
     rows: dict[int, list[tuple[int, int]]] = {}
     for name, state in states.items():
         if state not in NODE_STATES:
-            raise UsageError(f"node {show(name)}: found state {show(state)}, expected one of {', '.join(NODE_STATES)}")
+            raise InvalidArgument(f"node {show(name)}", f"state {show(state)}", f"one of {', '.join(NODE_STATES)}")
         pool, row = cluster.find_node(name)
         if pool < 0:
             raise UsageError(f"no node is called {show(name)}{_meant(instance, name)}")

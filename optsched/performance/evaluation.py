@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput
 from optsched.performance.profiles import Profiles
 from optsched.performance.splits import RANDOM, splits_of
 from optsched.performance.times import TimeModel, Times
@@ -162,9 +162,9 @@ def evaluate(
         A split that there is not, or a number out of range.
     """
     if not 0 < nominal < 1:
-        raise UsageError(f"nominal: found {nominal:g}, expected a share between 0 and 1")
+        raise InvalidArgument("nominal", f"{nominal:g}", "a share between 0 and 1")
     if not 1 <= seeds <= 1000:
-        raise UsageError(f"seeds: found {seeds}, expected a number from 1 to 1000")
+        raise InvalidArgument("seeds", str(seeds), "a number from 1 to 1000")
     cut = []
     for name, options in splits:
         drawn = range(seeds if name in RANDOM else 1)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import BoolArray, IntArray
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 from optsched.performance.profiles import Profiles
 
 
@@ -24,7 +24,7 @@ class Split:
 def random_rows(profiles: Profiles, random: np.random.Generator, fraction: float = 0.5) -> Iterator[Split]:
     """Dense samples: of each workload on each GPU type a random fraction of the rows, the same way to run together."""
     if not 0 < fraction < 1:
-        raise UsageError(f"random: fraction: found {fraction:g}, expected a number between 0 and 1")
+        raise InvalidArgument("random: fraction", f"{fraction:g}", "a number between 0 and 1")
     ways = profiles.ways
     columns = np.stack([ways.workload, ways.gpu, ways.gpus, ways.nodes, ways.samples, ways.passes], axis=1)
     kinds, way = np.unique(columns, axis=0, return_inverse=True)
@@ -99,5 +99,5 @@ def splits_of(profiles: Profiles, name: str, seed: int, options: Mapping[str, An
         if option not in known:
             raise UsageError(f"unknown option of the split {name}: {option}, expected {' '.join(known) or 'none'}")
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UsageError(f"{name}: {option}: found {value!r}, expected a number")
+            raise InvalidArgument(f"{name}: {option}", repr(value), "a number")
     return list(SPLITS[name](profiles, np.random.default_rng(seed), **options))

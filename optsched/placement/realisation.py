@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.engine import Engine
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 from optsched.placement.instant import FULL, Instant
 from optsched.placement.items import Items
 from optsched.placement.open_shop import as_open_shop, decompose
@@ -61,9 +61,9 @@ def realise(
         where one is needed.
     """
     if method not in METHODS:
-        raise UsageError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
+        raise InvalidArgument("method", repr(method), f"one of {', '.join(METHODS)}")
     if rounds is not None and not 1 <= rounds <= MOST_ROUNDS:
-        raise UsageError(f"rounds: found {rounds}, expected a number from 1 to {MOST_ROUNDS:,}")
+        raise InvalidArgument("rounds", str(rounds), f"a number from 1 to {MOST_ROUNDS:,}")
     rows = allocation.rows
     instant = Instant.of(allocation.classes, rows)
     scale, bound, finished, made = 1.0, 1.0, True, method

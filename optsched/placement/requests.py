@@ -10,7 +10,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument
 from optsched.instance.reading import show
 from optsched.placement.needs import needs_per_gpu
 
@@ -155,12 +155,12 @@ def _barred(classes: Classes, barred: Sequence[Collection[str]] | None, keep: Bo
     if barred is None:
         return (NO_NODE,) * int(keep.sum())
     if len(barred) != len(keep):
-        raise UsageError(f"barred: found {len(barred)} entries, expected {len(keep)}, one for each wanted row")
+        raise InvalidArgument("barred", f"{len(barred)} entries", f"{len(keep)}, one for each wanted row")
     number, known = classes.instance.cluster.numbering.by_name, dict[frozenset[str], IntArray]()
     for place, names in enumerate(barred):
         unknown = sorted(name for name in names if name not in number)
         if unknown:
-            raise UsageError(f"barred[{place}]: found {show(unknown[0])}, expected names of nodes")
+            raise InvalidArgument(f"barred[{place}]", show(unknown[0]), "names of nodes")
         if names and frozenset(names) not in known:
             known[frozenset(names)] = np.array(sorted(number[name] for name in set(names)), np.int64)
     return tuple(known[frozenset(barred[row])] if barred[row] else NO_NODE for row in np.flatnonzero(keep).tolist())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from optsched.assembly import load
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument
 from optsched.instance import Instance
 from optsched.instance.files import read_file
 from optsched.rounds.policy import RoundPolicy, policy_of
@@ -42,7 +42,7 @@ def state_of(source: StateSource, policy: RoundPolicy | Mapping[str, Any] | None
     if isinstance(source, Instance):
         return RoundState.first(source, policy)
     if not isinstance(source, RoundState):
-        raise UsageError(f"found a {type(source).__name__}, expected a RoundState, an Instance or a file of one")
+        raise InvalidArgument("", f"a {type(source).__name__}", "a RoundState, an Instance or a file of one")
     return source if policy is None else replace(source, policy=policy)
 
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from optsched.assembly import Performance, load
-from optsched.errors import InvalidInput, JournalError, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, JournalError
 from optsched.instance import Instance
 from optsched.instance.documents import LARGEST
 from optsched.instance.reading import show, validate
@@ -117,7 +117,7 @@ class Scheduler:
         metrics: Metrics,
     ) -> None:
         if not isinstance(snapshot_every, int) or snapshot_every < 1:
-            raise UsageError(f"snapshot_every: found {show(snapshot_every)}, expected a whole number of at least 1")
+            raise InvalidArgument("snapshot_every", show(snapshot_every), "a whole number of at least 1")
         self._living, self._clock, self._every = living, clock, snapshot_every
         memory = living.state.policy.memory_limit
         self._process = SolverProcess(load_solver, memory=memory or half_of_memory()) if isolate else None

@@ -33,7 +33,7 @@ from optsched.api import InstanceSource, Performance, compile, constraints_in_fo
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
 from optsched.engine import Engine
-from optsched.errors import Interrupted, UsageError, checks_keywords
+from optsched.errors import Interrupted, InvalidArgument, UsageError, checks_keywords
 from optsched.formulation import Formulation, Infeasible
 from optsched.instance import Instance
 from optsched.instance.durations import Duration
@@ -120,7 +120,7 @@ def pareto(
     if len(pairs) != 2 or pairs[0] == pairs[1]:
         raise UsageError(f"a front is between two objectives that differ, found {len(pairs)} of them")
     if not 2 <= points <= MOST_POINTS:
-        raise UsageError(f"points: found {points}, expected a number from 2 to {MOST_POINTS:,}")
+        raise InvalidArgument("points", str(points), f"a number from 2 to {MOST_POINTS:,}")
     limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
     for name, options in pairs:
         make_formulation(name, options, constraints)  # names and options are checked before anything is read

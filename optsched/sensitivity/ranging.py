@@ -29,7 +29,7 @@ import numpy as np
 from optsched.api import make_formulation, make_limits
 from optsched.arrays import FloatArray
 from optsched.engine import Engine
-from optsched.errors import UsageError, checks_keywords
+from optsched.errors import InvalidArgument, UsageError, checks_keywords
 from optsched.instance.durations import Duration
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
@@ -210,7 +210,7 @@ def capacity_curve(
     value = ValueFunction(held, row)
     end = max(value.saturation, float(held.classes.capacity[row])) if high is None else float(high)
     if not 0 <= low < end or not np.isfinite(end):
-        raise UsageError(f"{resource}: found the capacities from {low:g} to {end:g}, expected 0 or more, and rising")
+        raise InvalidArgument(resource, f"the capacities from {low:g} to {end:g}", "0 or more, and rising")
     points, finished = value.breakpoints(float(low), end, MOST_RUNS)
     if not points:
         raise UsageError(f"{resource}: nothing is feasible with a capacity of {end:g} or less")

@@ -10,7 +10,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.assembly import InstanceSource, Performance, load
 from optsched.engine import Engine
-from optsched.errors import UsageError, checks_keywords
+from optsched.errors import InvalidArgument, checks_keywords
 from optsched.formulation import by_class, by_job
 from optsched.instance import Instance
 from optsched.outcome import STOPPED, is_reproducible
@@ -92,10 +92,10 @@ def verify(
     """
     if isinstance(instance, Solution):
         if document is not None:
-            raise UsageError("verify: found two solutions, expected one, or an instance and its solution")
+            raise InvalidArgument("verify", "two solutions", "one, or an instance and its solution")
         given, document = load(instance.instance, performance), instance
     elif document is None:
-        raise UsageError("verify: found no solution, expected one, alone or behind its instance")
+        raise InvalidArgument("verify", "no solution", "one, alone or behind its instance")
     else:
         given = load(instance, performance)
     findings = Findings()

@@ -11,18 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import reported, stated
 
 from optsched.cli.main import main
+from optsched.cli.shell import one_line
+from optsched.errors import JournalDamaged, OptschedError, UsageError, WrongValue
 from optsched.shipped import shipped_path
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a command line gave."""
+    """What a command line gave; ``error`` is the last one that it reported."""
 
     code: int
     out: str
     err: str
+    error: BaseException | None
 
     @property
     def json(self) -> Any:
@@ -32,6 +36,16 @@ class Result:
             raise AssertionError(f"{word} in JSON")
 
         return json.loads(self.out, parse_constant=refuse)
+
+    def refused(self, text: str, code: int = UsageError.exit_code) -> bool:
+        """Whether the command printed nothing but one error: one with the stated fields (`refusals`), or, where an
+        error has no fields, one with these words."""
+        error = self.error
+        if not isinstance(error, OptschedError) or (self.code, self.out) != (code, ""):
+            return False
+        if self.complaints != f"optsched: {one_line(f'error: {error}')}\n":
+            return False
+        return stated(text).holds(error) if isinstance(error, WrongValue | JournalDamaged) else text in str(error)
 
     @property
     def complaints(self) -> str:
@@ -55,10 +69,11 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
             monkeypatch.setenv("COLUMNS", str(columns))
         if stdin is not None:
             monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        code = main([str(argument) for argument in arguments])
+        with reported() as errors:
+            code = main([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         assert "\x1b" not in captured.out + captured.err
-        return Result(code, captured.out, captured.err)
+        return Result(code, captured.out, captured.err, errors[-1] if errors else None)
 
     return run
 

@@ -72,7 +72,7 @@ def test_verify_refuses_with_a_line_for_each_field(run: Any, solved: Path) -> No
     result = run("verify", "@quickstart", solved)
     assert (result.code, result.out) == (6, "")
     lines = result.err.splitlines()
-    assert any(line.startswith("optsched: error: objective: found ") for line in lines)
+    assert any(line.startswith("optsched: error: objective: ") for line in lines)
     assert all(line.startswith("optsched: error: ") for line in lines)
     asked = run("verify", "@quickstart", solved, "--json")
     assert asked.code == 6
@@ -81,9 +81,9 @@ def test_verify_refuses_with_a_line_for_each_field(run: Any, solved: Path) -> No
 
 
 def test_verify_refuses_another_instance(run: Any, solved: Path) -> None:
-    result = run("verify", "@packing", solved)
+    result = run("verify", "@packing", solved, "--json")
     assert result.code == 6
-    assert "optsched: error: instance.sha256: found " in result.err
+    assert "instance.sha256" in {finding["field"] for finding in result.json["findings"]}
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]x"])
@@ -180,18 +180,16 @@ def test_export_an_instance(run: Any, tmp_path: Path, suffix: str) -> None:
         (["-o", "x.txt"], 2, "x.txt: expected a name that ends in .json, .yaml, .yml, .npz"),
         (["-f", "makespan", "-o", "x.json"], 2, "x.json: expected a name that ends in .mps or .lp for a program"),
         (["-f", "isolated", "-o", "x.mps"], 2, "isolated is a rule: it has no program that could be exported"),
-        (["-f", "nothing", "-o", "x.mps"], 2, "unknown formulation 'nothing'"),
+        (["-f", "nothing", "-o", "x.mps"], 2, "'nothing'"),
         (["-O", "agnostic=true", "-o", "x.json"], 2, "-O, -C and --no-classes need a formulation: -f NAME"),
-        (["-o", "missing/x.json"], 2, "cannot write missing/x.json: there is no folder missing"),
+        (["-o", "missing/x.json"], 2, "missing/x.json"),
     ],
 )
 def test_export_refuses(
     run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: list[str], code: int, told: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = run("export", "@quickstart", *given)
-    assert (result.code, result.out) == (code, "")
-    assert told in result.err
+    assert run("export", "@quickstart", *given).refused(told, code)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -263,32 +261,33 @@ def test_import_can_be_piped_to_solve(run: Any, gavel: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("given", "code", "told"),
     [
-        (["--pools", "v100"], 2, "--pools: found 'v100', expected pool:gpus"),
+        (["--pools", "v100"], 2, "--pools: found 'v100', expected pool:gpus, such as v100:8,p100:16"),
         (["--pools", "v100:x"], 2, "--pools: found 'v100:x'"),
         (["--pools", "v100:2,v100:3"], 2, "--pools: v100 is given twice"),
-        (["--pools", "v100:2,"], 2, "--pools: found '', expected pool:gpus"),
-        (["--pools", "h100:2"], 3, 'pools: found "h100", expected one of the worker types'),
+        (["--pools", "v100:2,"], 2, "--pools: found ''"),
+        (
+            ["--pools", "h100:2"],
+            3,
+            'pools: found "h100"',
+        ),
         (["--pools", "v100:2", "--active", "9"], 2, "active is 9, expected at most 4"),
         (["--pools", "v100:2", "--active", "2", "--at", "1h"], 2, "active and at exclude each other"),
         (["--pools", "v100:2", "--active", "x"], 2, "--active: found 'x', expected a whole number"),
-        (["--pools", "v100:2", "--at", "soon"], 2, "--at: found 'soon', expected seconds or a duration"),
+        (["--pools", "v100:2", "--at", "soon"], 2, "--at: found 'soon'"),
         (["--pools", "v100:2", "--gpus-per-node", "0"], 2, "gpus_per_node is 0"),
         (["--pools", "v100:2", "--reference", "tpu"], 3, 'reference: found "tpu"'),
-        (["--pools", "v100:2", "--trace", "nowhere"], 3, "found no readable file at nowhere"),
+        (["--pools", "v100:2", "--trace", "nowhere"], 3, "found no readable file at nowhere..."),
     ],
 )
 def test_import_refuses(
     run: Any, gavel: tuple[str, ...], tmp_path: Path, given: list[str], code: int, told: str
 ) -> None:
-    result = run("import", "gavel", *gavel, *given, "-o", tmp_path / "i.json")
-    assert (result.code, result.out) == (code, "")
-    assert told in result.err
+    assert run("import", "gavel", *gavel, *given, "-o", tmp_path / "i.json").refused(told, code)
     assert not (tmp_path / "i.json").exists()
 
 
 def test_import_into_a_format_that_is_none(run: Any, gavel: tuple[str, ...], tmp_path: Path) -> None:
-    result = run("import", "gavel", *gavel, "--pools", "v100:1", "-o", tmp_path / "i.txt")
-    assert (result.code, "expected a name that ends in .json" in result.err) == (2, True)
+    assert run("import", "gavel", *gavel, "--pools", "v100:1", "-o", tmp_path / "i.txt").refused("i.txt")
 
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "gavel"

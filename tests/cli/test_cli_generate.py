@@ -21,7 +21,6 @@ SMALL: dict[str, list[str]] = {
     "leases": ["--jobs", "5"],
     "trace": ["--jobs", "5"],
 }
-NUMBER = "expected a number"
 WRONG = [
     ("cluster", "--jobs", "0", 'found "0", expected a number of at least 1'),
     ("cluster", "--jobs", "1.5", 'found "1.5", expected a whole number'),
@@ -29,13 +28,8 @@ WRONG = [
     ("cluster", "--jobs", "99999999", 'found "99999999", expected a number of at most 10000000'),
     ("cluster", "--pools", "17", 'found "17", expected a number of at most 16'),
     ("cluster", "--load", "0", 'found "0", expected a number of at least 0.01'),
-    ("cluster", "--load", "nan", 'found "nan", expected a'),
-    (
-        "cluster",
-        "--load",
-        "100",
-        "found 100, but 4 pools of a node each are too many GPUs for 40 jobs, expected a smaller one",
-    ),
+    ("cluster", "--load", "nan", 'found "nan", expected a finite number'),
+    ("cluster", "--load", "100", "found 100, but 4 pools of a node each are too many GPUs for 40 jobs"),
     ("cluster", "--rows", "some", "found \"some\", expected one of 'distinct' or 'repeated'"),
     ("cluster", "--kinds", "none", 'found "none", expected a whole number'),
     ("cluster", "--durations", "normal", "found \"normal\", expected one of 'lognormal' or 'pareto'"),
@@ -79,8 +73,13 @@ WRONG = [
     ("leases", "--gpus-per-node", "65", 'found "65", expected a number of at most 64'),
     ("leases", "--lease", "0", 'found "0", expected a number of at least 1'),
     ("leases", "--longest", "0", 'found "0", expected a number of at least 1'),
-    ("leases", "--tightness", "inf", 'found "inf", expected a'),
-    ("leases", "--seed", "9223372036854775808", 'found "9223372036854775808", expected a number below'),
+    ("leases", "--tightness", "inf", 'found "inf", expected a finite number'),
+    (
+        "leases",
+        "--seed",
+        "9223372036854775808",
+        'found "9223372036854775808", expected a number below...',
+    ),
     ("leases", "--name", "", 'found "", expected a non-empty text'),
     ("trace", "--jobs", "0", 'found "0", expected a number of at least 1'),
     ("trace", "--pools", "8", 'found "8", expected a number of at most 7'),
@@ -108,10 +107,7 @@ WRONG = [
 def test_a_wrong_option(run: Any, tmp_path: Path, kind: str, option: str, text: str, message: str | None) -> None:
     path = tmp_path / "instance.json"
     result = run("generate", kind, *SMALL[kind], option, text, "-o", path)
-    assert (result.code, result.out) == (2, "")
-    start = f"optsched: error: {option}: {message}" if message else "optsched: error: --high: found 100, expected at"
-    assert result.err.startswith(start), result.err
-    assert result.err.count("\n") == 1
+    assert result.refused(f"{option}: {message}" if message else "--high: found 100, expected at least low, 200")
     assert not path.exists()
 
 

@@ -38,8 +38,8 @@ def test_place_is_written_and_verified(run: Any, tmp_path: Path) -> None:
     assert len(placed["placement"]) == placed["placement_figures"]["rows_placed"] == len(placed["allocation"])
     assert run("verify", "@quickstart", path).code == 0
     path.write_text(path.read_text().replace("v100-0/0", "v100-9/0"))
-    refused = run("verify", "@quickstart", path)
-    assert refused.code == 6 and "placement[1].gpus[0]: found" in refused.err
+    refused = run("verify", "@quickstart", path, "--json")
+    assert refused.code == 6 and "placement[1].gpus[0]" in {finding["field"] for finding in refused.json["findings"]}
 
 
 def test_without_place_there_is_no_placement(run: Any) -> None:
@@ -48,9 +48,7 @@ def test_without_place_there_is_no_placement(run: Any) -> None:
 
 def test_rows_that_take_turns_are_an_error_that_says_what_to_do(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    result = run("solve", "@quickstart", "--place", "-o", path)
-    assert (result.code, result.out) == (2, "")
-    assert "realise it in rounds first (--rounds)" in result.err
+    assert run("solve", "@quickstart", "--place", "-o", path).refused("realise it in rounds first (--rounds)")
     assert not path.exists()
 
 
@@ -71,10 +69,10 @@ def test_import_openb(run: Any, tmp_path: Path) -> None:
     assert (result.code, result.out) == (0, f"{made}: 2 jobs, 1 pool\n")
     assert run("import", "openb", nodes, "-o", "-", "--name", "mine").json["name"] == "mine"
     assert run("solve", made, *WHOLE, "--place").code == 0
-    refused = run("import", "openb", nodes, "--at", "3h", "-o", made)
-    assert (refused.code, refused.err) == (2, "optsched: error: a time chooses among pods: give a pod list too\n")
+    timed = run("import", "openb", nodes, "--at", "3h", "-o", made)
+    assert timed.refused("a time chooses among pods: give a pod list too")
     assert run("import", "openb", tmp_path / "none.csv", "-o", made).code == 3
     pods.write_text("name,cpu\n")
-    assert "pods.csv: pods line 1: found" in run("import", "openb", nodes, pods, "-o", made, columns=400).err
+    assert run("import", "openb", nodes, pods, "-o", made).refused("pods.csv: pods line 1", 3)
     nodes.write_text("sn\n")
-    assert "nodes.csv: nodes line 1: found" in run("import", "openb", nodes, "-o", made, columns=400).err
+    assert run("import", "openb", nodes, "-o", made).refused("nodes.csv: nodes line 1", 3)

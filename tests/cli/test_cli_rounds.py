@@ -131,7 +131,7 @@ def test_another_performance_model(run: Any, write: Callable[..., Path]) -> None
     state = run("round", "@quickstart", "--model", model, "--next", "-").json
     assert state["instance"]["performance"]["model"] == "online"
     bad = run("round", "@quickstart", "--model", write({"model": "online"}, "model.json"))
-    assert bad.code == 3 and 'model.json: format: found null, expected "optsched-model/1"' in bad.err
+    assert bad.refused('model.json: format: found null, expected "optsched-model/1"', 3)
 
 
 def test_a_fallback_is_told_and_costs_the_proof(run: Any) -> None:
@@ -157,48 +157,49 @@ def test_schemas(run: Any, what: str) -> None:
     ("given", "code", "message"),
     [
         ([], 2, "missing argument STATE"),
-        (["nothing.json"], 3, "found no readable file at nothing.json"),
+        (["nothing.json"], 3, "found no readable file at nothing.json..."),
         (["@quickstart", "--now", "3"], 2, "--now: found 3, expected at least 7200, the time of the state"),
         (["@quickstart", "--now", "1e300"], 2, "--now: found 1e+300, expected at most 1e+100 s"),
-        (["@quickstart", "--now", "+x"], 2, "--now: found 'x', expected seconds or a duration"),
+        (["@quickstart", "--now", "+x"], 2, "--now: found 'x'"),
         (["@quickstart", "--now", "noon"], 2, "--now: found 'noon', expected a number"),
         (["@quickstart", "-f", "makespan", "--ranking", "fcfs"], 2, "a formulation or a ranking, not both"),
-        (["@quickstart", "--ranking", "nope"], 2, "unknown ranking 'nope', expected one of"),
-        (["@quickstart", "-f", "makespann"], 2, "did you mean makespan?"),
-        (["@quickstart", "-O", "x=1"], 2, "max-min-fairness has no option 'x'"),
+        (["@quickstart", "--ranking", "nope"], 2, "'nope'"),
+        (["@quickstart", "-f", "makespann"], 2, "'makespann'"),
+        (["@quickstart", "-O", "x=1"], 2, "'x'"),
         (["@quickstart", "--hysteresis=-1"], 3, "policy.hysteresis: found -1.0, expected a number of at least 0"),
         (["@quickstart", "--patience", "0"], 3, "policy.patience: found 0, expected a number of at least 1"),
         (["@quickstart", "--time-limit", "soon"], 2, "--time-limit: found 'soon'"),
-        (["@quickstart", "--solver", "nope"], 7, "unknown solver 'nope'"),
+        (["@quickstart", "--solver", "nope"], 7, "'nope'"),
         (["@quickstart", "--schema", "x"], 2, "--schema: found 'x', expected state or plan"),
         (["@quickstart", "--json", "--next", "-"], 2, "cannot both go to standard output"),
-        (["@quickstart", "-o", "none/plan.json"], 2, "cannot write none/plan.json: there is no folder none"),
+        (["@quickstart", "-o", "none/plan.json"], 2, "none/plan.json"),
         (["-", "--policy-file", "-"], 2, "cannot both come from standard input"),
     ],
 )
 def test_what_round_refuses(run: Any, given: list[str], code: int, message: str) -> None:
-    result = run("round", *given)
-    assert (result.code, result.out) == (code, "")
-    assert message in result.err
-    assert len(result.err.splitlines()) == 1
+    assert run("round", *given).refused(message, code)
 
 
 def test_files_that_round_refuses(run: Any, write: Callable[..., Path]) -> None:
     for content, message in (
         ({"format": "optsched-round/7"}, 'format: found "optsched-round/7", expected "optsched-round/1"'),
         ({"format": "optsched-plan/1"}, 'format: found "optsched-plan/1", expected "optsched-instance/1"'),
-        ({"format": "optsched-round/1", "instance": DAY, "policy": {"hysteresys": 1}}, "policy.hysteresys: found an"),
+        (
+            {"format": "optsched-round/1", "instance": DAY, "policy": {"hysteresys": 1}},
+            "policy.hysteresys",
+        ),
         ({"format": "optsched-round/1", "instance": {**DAY, "round": -1}}, "instance.round: found -1"),
     ):
-        result = run("round", write(content, "state.json"))
-        assert result.code == 3 and message in result.err and "state.json: " in result.err
+        assert run("round", write(content, "state.json")).refused(f"state.json: {message}", 3)
     for policy, message in (
         ({"formulatoin": "makespan"}, "policy.json: formulatoin: found an unknown key 'formulatoin'"),
-        ({"ranking": "fcfs", "formulation": "makespan"}, "expected a formulation or a ranking, not both"),
+        (
+            {"ranking": "fcfs", "formulation": "makespan"},
+            'policy.json: found {"ranking": "fcfs"...',
+        ),
         ([1], "policy.json: found [1], expected an object with the keys of a policy"),
     ):
-        result = run("round", "@quickstart", "--policy-file", write(policy, "policy.json"))
-        assert result.code == 3 and message in result.err
+        assert run("round", "@quickstart", "--policy-file", write(policy, "policy.json")).refused(message, 3)
 
 
 def test_moves_and_stops_have_reasons(run: Any, tmp_path: Path) -> None:
@@ -246,13 +247,11 @@ def test_the_list_of_rounds(run: Any, journal: Path) -> None:
         (["--round", "x"], "--round: found 'x', expected a whole number"),
         (["--list", "--round", "3"], "--list only lists: give no round and no file with it"),
         (["-o", "-"], "expected a file to write; --json prints the plan"),
-        (["--instance", "x.txt"], "x.txt: expected a name that ends in .json, .yaml, .yml, .npz"),
+        (["--instance", "x.txt"], "x.txt"),
     ],
 )
 def test_what_replay_refuses(run: Any, journal: Path, given: list[str], message: str) -> None:
-    result = run("replay", journal, *given)
-    assert (result.code, result.out) == (2, "")
-    assert message in result.err
+    assert run("replay", journal, *given).refused(message)
 
 
 def test_a_plan_that_is_another_one_here(run: Any, journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,9 +285,7 @@ def test_a_damaged_journal(run: Any, journal: Path, command: list[str]) -> None:
     first, *others = segment.read_bytes().splitlines(keepends=True)
     segment.write_bytes(first.replace(b"0", b"1", 1) + b"".join(others))
     result = run(command[0], journal, *command[1:])
-    assert result.code == 3
-    assert f"journal {journal} is damaged: {segment.name}, line 1: found " in result.err
-    assert len(result.err.splitlines()) == 1
+    assert result.refused(f"{journal}: {segment.name}, line 1", 3)
 
 
 def test_a_scheduler_that_never_planned(run: Any, tmp_path: Path) -> None:
@@ -358,15 +355,13 @@ def test_top_for_machines(run: Any, journal: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["--interval", "x"], "--interval: found 'x', expected seconds or a duration"),
+        (["--interval", "x"], "--interval: found 'x'"),
         (["--interval", "0"], "--interval: found 0, expected at least 0.05 s"),
         (["--json", "--prometheus"], "--json and --prometheus: one of them"),
     ],
 )
 def test_what_top_refuses(run: Any, journal: Path, given: list[str], message: str) -> None:
-    result = run("top", journal, *given)
-    assert (result.code, result.out) == (2, "")
-    assert message in result.err
+    assert run("top", journal, *given).refused(message)
 
 
 @pytest.mark.process

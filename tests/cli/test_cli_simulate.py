@@ -83,7 +83,7 @@ def test_a_simulation_that_fails_is_a_row_and_an_exit_code(run: Any, trace: str)
         (["--noise", "x"], 2, "--noise: found 'x', expected a number"),
         (["--seeds", "0"], 2, "--seeds: found 0"),
         (["--rho", "none"], 2, "--rho: found 'none', expected one of isolated, contention, static"),
-        (["--warm-up", "2"], 2, "--warm-up: found 2"),
+        (["--warm-up", "2"], 2, "--warm-up: found 2.0"),
         (["-o", "rows.txt"], 2, "rows.txt"),
         (["--keep", "trace.json"], 2, "--keep: trace.json: File exists"),
         (["--truth", "nofile.json"], 3, "nofile.json"),
@@ -92,10 +92,7 @@ def test_a_simulation_that_fails_is_a_row_and_an_exit_code(run: Any, trace: str)
     ],
 )
 def test_wrong_words(run: Any, trace: str, words: list[str], code: int, message: str) -> None:
-    done = run("simulate", trace, *words)
-    assert done.code == code
-    assert message in done.err
-    assert done.err.count("\n") == 1
+    assert run("simulate", trace, *words).refused(message, code)
     assert not Path("rows.jsonl").exists()
 
 
@@ -114,12 +111,9 @@ def test_another_truth_is_another_task(trace: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_standard_input_is_refused(run: Any, trace: str) -> None:
-    done = run("simulate", "-", stdin=Path(trace).read_bytes())
-    assert done.code == 2 and "it cannot be standard input" in done.err
+    assert run("simulate", "-", stdin=Path(trace).read_bytes()).refused("it cannot be standard input")
 
 
 def test_a_broken_trace(run: Any, trace: str) -> None:
     Path("broken.json").write_text('{"format": "optsched-trace/1", "instance": {}}')
-    done = run("simulate", "broken.json")
-    assert done.code == 3
-    assert "broken.json: instance.format: found nothing" in done.err
+    assert run("simulate", "broken.json").refused("broken.json: instance.format: found nothing", 3)

@@ -318,8 +318,8 @@ def test_debug_shows_where_a_refusal_comes_from(run: Any) -> None:
         (["-O", "integral"], 2, "-O: found 'integral', expected key=value"),
         (["-O", "agnostic=true", "-O", "agnostic=false"], 2, "-O: agnostic is given twice"),
         (["-O", "seed=3"], 2, "max-min-fairness has no option 'seed', expected one of agnostic"),
-        (["-O", "agnostic=perhaps"], 2, "option of max-min-fairness: agnostic"),
-        (["-f", "max-throughput", "-O", "integral=5"], 2, "integral: found 5, expected true or false"),
+        (["-O", "agnostic=perhaps"], 2, "option of max-min-fairness: agnostic..."),
+        (["-f", "max-throughput", "-O", "integral=5"], 2, "option of max-throughput: integral: found 5"),
         (["-C", "budgets:limit=3"], 2, "unknown constraint 'budgets'"),
         (["-C", "deadlines:hard=true"], 2, "deadlines has no option 'hard', expected one of soft"),
         (["-C", "soft=true"], 2, "-C: found 'soft=true', expected kind or kind:key=value,key=value"),
@@ -328,7 +328,7 @@ def test_debug_shows_where_a_refusal_comes_from(run: Any) -> None:
         (["--solver", "clarabel", "-f", "max-throughput", "-O", "integral=true"], 7, "clarabel lacks 'integer'"),
         (["--solver-option", "nonsense=1"], 2, "HiGHS has no option 'nonsense'"),
         (["--solver-option", "nonsense"], 2, "--solver-option: found 'nonsense', expected key=value"),
-        (["--time-limit", "soon"], 2, "--time-limit: found 'soon', expected seconds or a duration such as 90s"),
+        (["--time-limit", "soon"], 2, "--time-limit: found 'soon'"),
         (["--time-limit", "0"], 2, "time_limit: found 0, expected a number above 0"),
         (["--work-limit", "0"], 2, "work_limit: found 0, expected a number above 0"),
         (["--work-limit", "1e3"], 2, "--work-limit: found '1e3', expected a whole number"),
@@ -343,11 +343,7 @@ def test_debug_shows_where_a_refusal_comes_from(run: Any) -> None:
 )  # fmt: skip
 def test_what_makes_no_sense(run: Any, given: list[str], code: int, told: str) -> None:
     instance = [] if given[0].startswith("@") else ["@quickstart"]
-    result = run("solve", *instance, *given)
-    assert (result.code, result.out) == (code, "")
-    assert told in result.err
-    assert len(result.err.splitlines()) == 1
-    assert result.err.startswith("optsched: error: ")
+    assert run("solve", *instance, *given).refused(told, code)
 
 
 @pytest.mark.parametrize(

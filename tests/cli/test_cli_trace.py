@@ -34,7 +34,6 @@ def test_a_page(run: Any, tmp_path: Path) -> None:
 
 
 def test_what_is_refused(run: Any, write: Any, small: dict[str, Any], tmp_path: Path) -> None:
-    refused = run("trace", "describe", write(small), "-o", tmp_path / "page.txt")
-    assert refused.code == 2 and "expected a name that ends in .png, .svg or .pdf" in refused.err
+    assert run("trace", "describe", write(small), "-o", tmp_path / "page.txt").refused("page.txt")
     assert run("trace", "describe", tmp_path / "none.json").code == 3
     assert run("trace", "describe", write({"format": "optsched-trace/1"})).code == 3

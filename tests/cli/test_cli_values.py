@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 import pytest
+from refusals import refuses
 
 from optsched.cli import tables, values
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ def test_duration(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "s", "-1", "1e3", "inf", "nan", "2x", "1h30m", "1,5", "٣", "9" * 400])
 def test_no_duration(text: str) -> None:
-    with pytest.raises(UsageError, match=r"--at: found .*, expected seconds or a duration such as 90s, 5m, 2h or 1d"):
+    with refuses(f"--at: found {text!r}, expected seconds or a duration such as 90s, 5m, 2h or 1d", InvalidArgument):
         values.duration(text, "--at")
 
 
@@ -43,7 +44,7 @@ def test_value(text: str, expected: Any) -> None:
 def test_pairs() -> None:
     assert values.pairs(["a=1", "b-c=x=y", " d = true "], "-O") == {"a": 1, "b_c": "x=y", "d": True}
     for wrong in ("a", "=1", ""):
-        with pytest.raises(UsageError, match=r"-O: found .*, expected key=value"):
+        with refuses(f"-O: found {wrong!r}, expected key=value", InvalidArgument):
             values.pairs([wrong], "-O")
 
 
@@ -90,10 +91,10 @@ def test_numbers() -> None:
     assert values.whole(None, "--seed") is None
     assert values.real("1e-9", "--gap") == 1e-9
     for wrong in ("1.5", "x", "", "1_000", "٣"):
-        with pytest.raises(UsageError, match=r"--seed: found .*, expected a whole number"):
+        with refuses(f"--seed: found {wrong!r}, expected a whole number", InvalidArgument):
             values.whole(wrong, "--seed")
     for wrong in ("x", "", "nan", "inf", "1e999"):
-        with pytest.raises(UsageError, match=r"--gap: found .*, expected a number"):
+        with refuses(f"--gap: found {wrong!r}, expected a number", InvalidArgument):
             values.real(wrong, "--gap")
 
 

@@ -235,7 +235,7 @@ def test_impossible_alone_is_told_without_a_solver() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"capacity": {"k80": [1]}}, 'capacity: found "k80", expected one of v100'),
+        ({"capacity": {"k80": [1]}}, 'option of lease: capacity: found "k80", expected one of v100'),
         ({"capacity": {"v100": []}}, "capacity.v100: found []"),
         ({"capacity": {"v100": [-1]}}, "capacity.v100[0]: found -1"),
         ({"first_lease": "most"}, 'first_lease: found "most"'),

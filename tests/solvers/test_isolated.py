@@ -219,6 +219,7 @@ def test_many_arrays_pass() -> None:
     ("raised", "kind", "words"),
     [
         ("usage", UsageError, "no such option"),
+        ("argument", UsageError, "threads: found 0, expected 1 or more"),
         ("unavailable", SolverUnavailable, "no licence"),
         ("crashed", SolverCrashed, "it stopped with 'Error'"),
         ("interrupted", Interrupted, "stopped before anything was found"),

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from optsched.errors import Interrupted, InvalidInput, SolverCrashed, SolverUnavailable, UsageError
+from optsched.errors import Interrupted, InvalidArgument, InvalidInput, SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import ConicProgram, LinearArrays
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Limits, Progress, Session, Solver
@@ -91,6 +91,7 @@ def _cause(trouble: str, value: Any, limits: Limits) -> Any:
 
 ERRORS: dict[str, BaseException] = {
     "usage": UsageError("no such option"),
+    "argument": InvalidArgument("threads", "0", "1 or more"),
     "unavailable": SolverUnavailable("no licence"),
     "crashed": SolverCrashed("it stopped with 'Error'"),
     "interrupted": Interrupted("stopped before anything was found"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from optsched.errors import JournalDamaged, JournalError, UsageError
+from optsched.errors import InvalidArgument, JournalDamaged, JournalError
 from optsched.rounds.journal.layout import Layout, check_journal, check_layout, list_folder, reading, segment_path
 from optsched.rounds.journal.records import BadLine, Entry, decode_line
 from optsched.rounds.journal.segments import SegmentReader
@@ -71,7 +71,7 @@ def records(path: str | Path, start: int | None = None, stop: int | None = None)
     A last line that is not whole counts as not written yet. Memory does not grow with the journal.
     """
     if stop is not None and stop < 0:
-        raise UsageError(f"stop: found {stop}, expected 0 or more")
+        raise InvalidArgument("stop", str(stop), "0 or more")
     follower = Follower(path, start)
     return _until(follower, stop)
 
@@ -105,7 +105,7 @@ class Follower:
 
     def __init__(self, path: str | Path, start: int | None = None) -> None:
         if start is not None and start < 0:
-            raise UsageError(f"start: found {start}, expected 0 or more")
+            raise InvalidArgument("start", str(start), "0 or more")
         self._folder = check_journal(path)
         self._segment: SegmentReader | None = None
         with reading(self._folder):

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from optsched.arrays import AnyArray
-from optsched.errors import JournalError, UsageError
+from optsched.errors import InvalidArgument, JournalError
 from optsched.instance.reading import show
 from optsched.rounds.journal import disk
 from optsched.rounds.journal.creation import cannot_write, lock_journal, make_journal
@@ -315,7 +315,7 @@ class Journal:
 
 def _check_keep(keep: int | None) -> None:
     if keep is not None and (not isinstance(keep, int) or keep < 1):
-        raise UsageError(f"keep: found {show(keep)}, expected 1 or more, or None for all")
+        raise InvalidArgument("keep", show(keep), "1 or more, or None for all")
 
 
 def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:

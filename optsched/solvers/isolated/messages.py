@@ -125,7 +125,8 @@ class Failure:
         memory = isinstance(error, MemoryError) or (
             isinstance(error, SolverCrashed) and any(word in words for word in ("MemoryError", "bad_alloc"))
         )
-        return cls(type(error).__name__, words, "".join(traceback.format_exception(error)), memory)
+        kind = next((name for name, kind in PASSED_ON.items() if isinstance(error, kind)), type(error).__name__)
+        return cls(kind, words, "".join(traceback.format_exception(error)), memory)
 
     def error(self, solver: str, limit: str) -> OptschedError:
         """The error to raise; ``limit`` is that of the memory in words, empty if there is none."""

@@ -28,7 +28,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from optsched.errors import Interrupted, SolverCrashed, SolverUnavailable, UsageError
+from optsched.errors import Interrupted, InvalidArgument, SolverCrashed, SolverUnavailable, UsageError
 from optsched.solution.values import Basis, Termination, Values
 from optsched.solvers.base import Limits, Progress, Solver
 from optsched.solvers.interrupt import interrupt_flag
@@ -71,7 +71,7 @@ class SolverProcess:
 
     def __init__(self, load: Callable[[str], type[Solver]], *, memory: float | None = None, grace: float = 0.5) -> None:
         if not (math.isfinite(grace) and grace >= 0):
-            raise UsageError(f"grace: found {grace!r}, expected a number of seconds, 0 or more")
+            raise InvalidArgument("grace", repr(grace), "a number of seconds, 0 or more")
         self.memory = _bytes(memory)
         self.grace = grace
         self._load = load
@@ -367,7 +367,7 @@ def _bytes(memory: float | None) -> int | None:
     if memory is None:
         return None
     if not (math.isfinite(memory) and memory > 0):
-        raise UsageError(f"memory: found {memory!r}, expected a number of bytes above 0")
+        raise InvalidArgument("memory", repr(memory), "a number of bytes above 0")
     if not sys.platform.startswith("linux"):
         raise UsageError("memory: the memory of a process can be limited on Linux only")
     return int(memory)
