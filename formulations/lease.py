@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from pydantic import Field
 
 from formulations.lease_pieces import Pieces
+from formulations.lease_room import ROUNDING, Holds, Room, earliest, most_that_fit
 from formulations.reference_rates import refuse_endless
 from optsched.arrays import FloatArray, IntArray, ranges
 from optsched.candidates import Absence, Candidates, Classes
@@ -25,7 +26,8 @@ from optsched.solution import Conflict, Schedule
 from optsched.solution.plan import Later, LinearPlan
 
 MOST_COLUMNS = 2_000_000
-ROUNDING = 1e-9
+MOST_REBUILT = 20_000
+"""Options up to which a plan is also built from scratch in other orders to make it earlier."""
 BEST_EFFORT = "it has no deadline: best effort, not planned"
 FirstLease = Literal["ignore", "minimise", "maximise", "random"]
 Capacity = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
@@ -65,6 +67,9 @@ class Lease(Formulation):
     `optsched verify` recomputes the values from the schedule. Programs of more than 4,000 columns, and those for which
     a limit leaves no time, are not solved: every job is then moved as early as the others leave room, and the stage
     has no bound.
+
+    Solvers start from the plan by earliest deadline first (`Leases._by_deadline`), which is the answer where a limit
+    leaves nothing better. Without ``admission`` there is one only where it keeps all deadlines.
 
     Rounds take ``admission`` and ``refine=shift`` unless the policy says otherwise: deadlines that cannot all be kept
     leave no round idle, each job that is not admitted is named with the leases it needs and those that are left, and a
@@ -224,7 +229,7 @@ class Leases:
         return LinearPlan(
             C, lp, lambda x: self._read(columns, x), lambda s: self.complete(columns, s),
             lambda block, number: self._describe(columns, block, number), assumption=self._assumption,
-            improve=lambda x: self._shifted(columns, x),
+            known=lambda: self._by_deadline(columns), improve=lambda x: self._shifted(columns, x),
             later=(self._starts(columns), self._pieces(columns).later()),
             declined=lambda schedule: self._declined(columns, schedule),
         )  # fmt: skip
@@ -266,6 +271,34 @@ class Leases:
         gpus = (C.gpus * C.configurations.share[C.configuration])[self.o] * (C.pool[self.o] >= 0)
         most = float(self.G[C.resources.pool >= 0].sum(axis=0).max(initial=0.0))
         return np.where(columns.t == 0, sign * gpus[of] / most if most > 0 else 0.0, 0.0)
+
+    # --- a plan without a solver -----------------------------------------------------------------------------------
+
+    def _by_deadline(self, columns: Columns) -> FloatArray | None:
+        """The plan by earliest deadline first; None if it leaves out a job that must be planned.
+
+        Options are taken in order of their deadlines, of equal ones the most valuable first, then the one that needs
+        least. A job is admitted where it can meet its deadline beside all that were admitted before it, and gets the
+        earliest leases that they leave. Jobs that run and cannot be preempted come before all others.
+
+        J. R. Jackson, "Scheduling a production line to minimize maximum tardiness", Management Science Research
+        Project 43, UCLA, 1955 (the order, optimal on one machine); D. Gu et al., "ElasticFlow: An Elastic Serverless
+        Training Platform for Distributed Deep Learning", ASPLOS 2023, section 4.1 (admission while all that were
+        admitted before keep their deadlines).
+        """
+        C, k = self.C, self.C.class_a[self.o]
+        table = C.instance.jobs_table
+        runs = np.array([job for job in table.running if not table.preemptible[job]], np.int64)
+        firm = np.isin(k, C.of_job[runs])
+        needs = self.b * (columns.uses / np.maximum(self.G[columns.renewable].max(axis=1, initial=0.0), 1.0)[:, None])
+        order = np.lexsort((needs.max(axis=0, initial=0.0), -self.v, self.l, ~firm))
+        wanted = np.where(columns.size > 0, C.count[k], 0).astype(np.int64)
+        S, X = self._in_order(columns, wanted, order)
+        planned = np.bincount(k, S, minlength=len(C))[columns.planned]
+        must = ~(self.admission | C.soft_deadline[columns.planned])
+        if (planned < C.count[columns.planned])[must].any():
+            return None
+        return np.concatenate([S, X]).astype(np.float64)
 
     # --- among plans of the same value -----------------------------------------------------------------------------
 
@@ -315,52 +348,64 @@ class Leases:
         S, X = np.split(np.round(x).astype(np.int64), [len(self.o)])
         planned = np.flatnonzero(S > 0)
         plans = [self._moved_left(columns, S, X)]
-        if self.first_lease in ("ignore", "random"):
+        if self.first_lease in ("ignore", "random") and len(self.o) <= MOST_REBUILT:
             for key in (self.b, self.l, self.l - self.b):
-                built = self._built(columns, S, planned[np.lexsort((self.b[planned], key[planned]))])
-                plans += [] if built is None else [built]
+                again, built = self._in_order(columns, S, planned[np.lexsort((self.b[planned], key[planned]))])
+                plans += [built] if np.array_equal(again, S) else []
         late = columns.t / self.b[columns.of]
         return np.concatenate([S, min(plans, key=lambda plan: float(late @ plan))]).astype(np.float64)
 
     def _moved_left(self, columns: Columns, S: IntArray, X: IntArray) -> IntArray:
         """X with every option as early as the others leave room; a lease that costs value is not used more."""
-        X, costs = X.copy(), self._worth_of_first(columns) < 0
-        mine = {o: columns.part(o) for o in np.flatnonzero(S > 0).tolist()}
-        free = self.G[columns.renewable].copy()
-        for o, part in mine.items():
-            free[:, : columns.size[o]] -= np.outer(columns.uses[:, o], X[part])
+        costs, needed, size, count = (
+            array.tolist() for array in (self._worth_of_first(columns) < 0, self.b, columns.size, S)
+        )
+        runs: dict[int, list[int]] = {o: X[columns.part(o)].tolist() for o in np.flatnonzero(S > 0).tolist()}
+        room, holds = Room(self.G[columns.renewable]), columns.holds
+        for o, running in runs.items():
+            room.take(holds[o], running)
         moved = True
         while moved:
             moved = False
-            when = {o: float(columns.t[part] @ X[part]) for o, part in mine.items()}
-            for o in sorted(mine, key=lambda o: (when[o] / (S[o] * self.b[o]), o)):
-                part, use = mine[o], columns.uses[:, o]
-                room = free[:, : columns.size[o]] + np.outer(use, X[part])
-                most = self._most(S[o], use, room)
-                most = np.where(costs[part], np.minimum(most, X[part]), most)
-                earliest = np.diff(np.minimum(np.cumsum(most), S[o] * self.b[o]), prepend=0)
-                if (earliest != X[part]).any():
-                    X[part], moved = earliest, True
-                    free[:, : columns.size[o]] = room - np.outer(use, earliest)
-        return X
+            when = {o: sum(t * jobs for t, jobs in enumerate(running)) for o, running in runs.items()}
+            for o in sorted(runs, key=lambda o: (when[o] / (count[o] * needed[o]), o)):
+                room.take(holds[o], runs[o], -1)
+                most = room.jobs_at_once(holds[o], size[o], count[o])
+                if costs[columns.part(o).start]:
+                    most[0] = min(most[0], runs[o][0])
+                running = earliest(most, count[o], needed[o])
+                running += [0] * (len(most) - len(running))
+                moved |= running != runs[o]
+                runs[o] = running
+                room.take(holds[o], running)
+        return self._together(columns, runs)
 
-    def _built(self, columns: Columns, S: IntArray, order: IntArray) -> IntArray | None:
-        """X of options one after the other, each as early as those before leave room; None where one is too late."""
-        X, free = np.zeros(len(columns.of), np.int64), self.G[columns.renewable].copy()
+    def _in_order(self, columns: Columns, wanted: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
+        """(S, X) of options one after the other: as many of the ``wanted`` jobs as can meet the option's deadline.
+
+        Each option takes the earliest leases in which those before it leave room.
+        """
+        k, needed, size, count = (array.tolist() for array in (self.C.class_a[self.o], self.b, columns.size, wanted))
+        S, left = np.zeros(len(self.o), np.int64), self.C.count.astype(np.int64).tolist()
+        room, runs, holds = Room(self.G[columns.renewable]), {}, columns.holds
         for o in order.tolist():
-            room, use = free[:, : columns.size[o]], columns.uses[:, o]
-            total = np.cumsum(self._most(S[o], use, room))
-            if total[-1] < S[o] * self.b[o]:
-                return None
-            X[columns.part(o)] = np.diff(np.minimum(total, S[o] * self.b[o]), prepend=0)
-            room -= np.outer(use, X[columns.part(o)])
-        return X
+            jobs = min(count[o], left[k[o]])
+            most = room.jobs_at_once(holds[o], size[o], jobs)
+            jobs, running = most_that_fit(most, jobs, needed[o])
+            if jobs:
+                runs[o] = running
+                room.take(holds[o], running)
+                S[o] = jobs
+                left[k[o]] -= jobs
+        return S, self._together(columns, runs)
 
-    def _most(self, jobs: int, use: FloatArray, room: FloatArray) -> IntArray:
-        """How many of some equal jobs can run in each lease."""
-        held = use > 0
-        fits = np.floor(room[held] / use[held, np.newaxis] + ROUNDING).min(axis=0, initial=jobs)
-        return np.asarray(np.maximum(fits, 0), np.int64)
+    def _together(self, columns: Columns, runs: Mapping[int, list[int]]) -> IntArray:
+        """X from how many jobs of options run in each of their first leases."""
+        X = np.zeros(len(columns.of), np.int64)
+        for o, running in runs.items():
+            start = columns.part(o).start
+            X[start : start + len(running)] = running
+        return X
 
     def _declined(self, columns: Columns, schedule: Schedule) -> tuple[tuple[int, str], ...]:
         """Jobs with a deadline that are not planned, and what they need."""
@@ -372,12 +417,16 @@ class Leases:
         free = self.G[columns.renewable].copy()
         for r in range(len(free)):
             free[r] -= np.bincount(columns.t, columns.uses[r, columns.of] * x, minlength=free.shape[1])
-        why = {k: self._why_declined(columns, free, k) for k in np.unique(C.of_job[left_out]).tolist()}
+        of_class = np.argsort(C.class_a[self.o], kind="stable")
+        first = np.searchsorted(C.class_a[self.o][of_class], np.arange(len(C) + 1))
+        why = {
+            k: self._why_declined(columns, free, of_class[first[k] : first[k + 1]])
+            for k in np.unique(C.of_job[left_out]).tolist()
+        }
         return tuple((job, why[k]) for job, k in zip(left_out.tolist(), C.of_job[left_out].tolist(), strict=True))
 
-    def _why_declined(self, columns: Columns, free: FloatArray, k: int) -> str:
-        """What a job of a class needs, and in how many leases there is room for it beside the plan."""
-        mine = np.flatnonzero(self.C.class_a[self.o] == k)
+    def _why_declined(self, columns: Columns, free: FloatArray, mine: IntArray) -> str:
+        """What a job with these options needs, and in how many leases there is room for it beside the plan."""
         o = int(mine[np.argmin(self.b[mine] - self.l[mine])])
         needs = f"{_many(self.b[o], 'lease')} of {_many(int(self.C.gpus[self.o[o]]), 'GPU')}"
         if self.b[o] > self.l[o]:
@@ -549,6 +598,11 @@ class Columns:
     @cached_property
     def _first(self) -> IntArray:
         return np.cumsum(self.size) - self.size
+
+    @cached_property
+    def holds(self) -> list[Holds]:
+        """What a job holds of these resources, by option."""
+        return [[(r, amount) for r, amount in enumerate(mine) if amount > 0] for mine in self.uses.T.tolist()]
 
     def part(self, option: int) -> slice:
         """The X of an option, lease by lease."""

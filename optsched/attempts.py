@@ -62,7 +62,7 @@ class Attempts:
         self.stopped |= outcome.by_clock or outcome.values.termination in BY_CLOCK
         if outcome.bound_source == "dual" and outcome.duals is not None and self.tighter(outcome, self.proved):
             self.proved = outcome
-        if self.best is None or (not keep and self._better(outcome, self.best)):
+        if self.best is None or (not keep and self.better(outcome, self.best)):
             self.best = outcome
 
     def add_known(self, outcome: Outcome) -> None:
@@ -89,7 +89,7 @@ class Attempts:
             return outcome.bound is not None
         return outcome.bound < than.bound if self.maximise else outcome.bound > than.bound
 
-    def _better(self, outcome: Outcome, than: Outcome) -> bool:
+    def better(self, outcome: Outcome, than: Outcome) -> bool:
         """Whether an outcome is to be preferred: certified, settled, with a point, of a better value; in this order."""
 
         def rank(some: Outcome) -> tuple[bool, bool, bool]:

@@ -64,7 +64,7 @@ class Engine:
     prove: bool = False
     """Cross-check what only a solver vouches for (`optsched.proof`)."""
     known_points: bool = True
-    """Whether a feasible point that needs no solver is the answer where no attempt finds one."""
+    """Whether an allocation that needs no solver is the answer where no attempt finds one."""
     timings: dict[str, float] = field(default_factory=dict)
     chosen: type[Solver] | None = None
     reason: str = ""
@@ -199,7 +199,8 @@ class Engine:
         certify : callable, optional
             Makes an outcome of the values of one way and the duals of another.
         known : callable, optional
-            A feasible point that needs no solver, given the best outcome without one; None where there is none.
+            A feasible point that needs no solver, given the best outcome without one; None where there is none, or it
+            is no better.
         maximise : bool
             Sense of the program.
         """
@@ -241,11 +242,11 @@ class Engine:
         certify: Callable[[Values, FloatArray | None], Outcome] | None,
         known: Callable[[Outcome | None], Outcome | None] | None,
     ) -> Outcome:
-        """The best outcome, with the best bound; a known point where no attempt found one."""
+        """The best outcome, with the best bound; a known point where no attempt found a better one."""
         best = self._with_bound(attempts, certify)
-        if known is not None and self.known_points and (best is None or best.status is Status.LIMIT):
+        if known is not None and (best is None or best.status not in SETTLED):
             point = known(best)
-            if point is not None:
+            if point is not None and (best is None or attempts.better(point, best)):
                 attempts.add_known(point)
                 best = self._with_bound(attempts, certify)
         if best is None:
@@ -324,16 +325,26 @@ class Engine:
     # --- solving and certifying ------------------------------------------------------------------------------------
 
     def solve_linear(
-        self, program: LinearProgram | LinearArrays, clean: Callable[[FloatArray], FloatArray] | None = None
+        self,
+        program: LinearProgram | LinearArrays,
+        clean: Callable[[FloatArray], FloatArray] | None = None,
+        point: FloatArray | None = None,
     ) -> Outcome:
         """Solve a linear or mixed-integer program; the certificate is recomputed from the arrays.
 
-        ``clean`` makes of the solver's point what it means (whole numbers, auxiliary columns recomputed).
+        Parameters
+        ----------
+        program : LinearProgram or LinearArrays
+        clean : callable, optional
+            Makes of the solver's point what it means (whole numbers, auxiliary columns recomputed).
+        point : FloatArray, optional
+            A feasible point: where solvers start, unless the engine was given a start, and the answer where a run that
+            is stopped or fails leaves nothing better.
         """
         arrays = program if isinstance(program, LinearArrays) else self.build(lambda: program.arrays)
 
         def once(solver: str | None) -> Outcome:
-            session = self.open(arrays, solver)
+            session = self.open(arrays, solver, point if self.start is None else None)
             values = self.run(session)
             if values.x is None or values.termination in NO_OPTIMUM:
                 return self.without_point(arrays, values, None)
@@ -346,7 +357,8 @@ class Engine:
             return self.certified(arrays, values, x, x, arrays.objective(x), y, zero=True)
 
         ways = self.ways(once, integer=arrays.is_integer)
-        return self.attempt(ways, certify, maximise=arrays.maximise)
+        known = None if point is None else partial(self._certified_point, point, certify)
+        return self.attempt(ways, certify, known, maximise=arrays.maximise)
 
     def solve_allocation(self, program: AllocationProgram, prices: FloatArray | None = None) -> Outcome:
         """Solve an allocation program; negligible fractions are dropped before the certificate is made.
@@ -492,8 +504,21 @@ class Engine:
         found: Outcome | None,
         certify: Callable[[Values, FloatArray | None], Outcome],
     ) -> Outcome | None:
+        """An allocation that needs no solver, with the bound of one that found none; None if it is not feasible.
+
+        The allocation of a stopped solver is no worse: the two are compared where it is cleaned.
+        """
+        if not self.known_points or (found is not None and found.x is not None):
+            return None
+        return self._certified_point(self.build(program.known_point), certify, found)
+
+    def _certified_point(
+        self,
+        x: FloatArray,
+        certify: Callable[[Values, FloatArray | None], Outcome],
+        found: Outcome | None,
+    ) -> Outcome | None:
         """A point that needs no solver, with the bound of a solver that found none; None if it is not feasible."""
-        x = self.build(program.known_point)
         values = Values(Termination.IMPRECISE) if found is None else found.values
         outcome = certify(replace(values, x=x, y=None, objective=None), None)
         return outcome if outcome.x is not None and outcome.certificate.ok else None

@@ -64,7 +64,7 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> Planned:
                 f"the point of solver {engine.name} is no schedule to the precision of numbers: {error}"
             ) from None
 
-    outcome = engine.solve_linear(plan.program, meant)
+    outcome = engine.solve_linear(plan.program, meant, engine.build(plan.known))
     if outcome.x is None:
         told = {words.words: words for words in (_in_words(plan, conflict) for conflict in outcome.conflicts)}
         return Planned(replace(outcome, conflicts=tuple(told.values())), None)  # two rows may say the same

@@ -70,6 +70,8 @@ class LinearPlan:
         The smallest difference between two objective values, where it is known.
     assumption : Assumption or None
         What the program takes for granted of requirements that it may find to be in conflict.
+    known : callable
+        A feasible point that needs no solver, or None: where solvers start, and the answer where none finds a better.
     improve : callable or None
         Point -> a point of the same objective or a better one that is better by the later objectives, at no cost.
     later : tuple of Later
@@ -87,6 +89,7 @@ class LinearPlan:
     describe: Callable[[str, int], str]
     step: float | None = None
     assumption: Assumption | None = None
+    known: Callable[[], FloatArray | None] = field(default=lambda: None)
     improve: Callable[[FloatArray], FloatArray] | None = None
     later: tuple[Later, ...] = ()
     solves_later: bool = True
