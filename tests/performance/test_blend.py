@@ -19,7 +19,7 @@ from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 
 sklearn = pytest.mark.skipif(find_spec("sklearn") is None, reason="scikit-learn is not installed")
-TWO: dict[str, Any] = {"models": [{"model": "pollux"}, {"model": "pollux", "method": "adaptdl"}]}
+TWO: dict[str, Any] = {"models": [{"model": "pollux"}, {"model": "shared-link"}]}
 
 
 class Says(TimeModel):
@@ -101,8 +101,8 @@ def test_what_cannot_be_blended_is_told(options: dict[str, Any], words: str) -> 
 
 @sklearn
 def test_the_usual_blend_tells_new_steps_well() -> None:
-    profiles, hidden = profiles_of(200, noise=0.02), profiles_of(200, seed=1)
-    small = {"iterations": 60, "learning_rate": 0.1}
+    profiles, hidden = profiles_of(100, noise=0.02), profiles_of(100, seed=1)
+    small = {"iterations": 20, "learning_rate": 0.1}
     few = [usual | (small if usual["model"] == "boosted" else {}) for usual in USUAL]
     said = Blend.fit(profiles, {"models": few}).times(hidden.ways)
     assert np.abs(np.log(said.seconds / hidden.seconds)).mean() < 0.08

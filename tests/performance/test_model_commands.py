@@ -379,6 +379,7 @@ def test_what_cannot_be_evaluated_is_told(run: Run, tmp_path: Path) -> None:
     assert f"- {NAME}: nothing in these profiles can be left out" in shown
 
 
+@pytest.mark.picture
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_pictures(run: Run, profiles: Path, tmp_path: Path, suffix: str) -> None:
     pytest.importorskip("matplotlib")
@@ -391,6 +392,7 @@ def test_pictures(run: Run, profiles: Path, tmp_path: Path, suffix: str) -> None
     assert nothing.code == 2 and "there are no errors to draw" in nothing.err
 
 
+@pytest.mark.picture
 def test_a_picture_shows_every_model_and_split() -> None:
     pytest.importorskip("matplotlib")
     from optsched.report import evaluation_picture
