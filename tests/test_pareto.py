@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from scipy.optimize import linprog
 from test_whatif import random_instance
 
@@ -321,7 +322,7 @@ def test_what_cannot_be_traded(objectives: Any, words: str) -> None:
 
 
 def test_further_refusals() -> None:
-    with pytest.raises(UsageError, match="points: found 1, expected a number from 2 to 10,000"):
+    with refuses("points: found 1, expected a number from 2 to 10,000", UsageError):
         optsched.pareto("@quickstart", ("makespan", "cost"), points=1)
     with pytest.raises(UsageError, match="smd and multiple-choice are not over the same columns"):
         optsched.pareto("@smd", ("smd", "multiple-choice"))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched import errors
@@ -127,7 +128,7 @@ def test_time_limits_are_seconds_or_text(given: float | str, seconds: float) -> 
 
 @pytest.mark.parametrize("given", ["5 parsecs", "-5m", "", "9" * 400, True, [5]])
 def test_what_is_no_duration_is_refused(given: Any) -> None:
-    with pytest.raises(optsched.UsageError, match=r"^time_limit: found "):
+    with refuses("time_limit", optsched.UsageError):
         optsched.solve("@quickstart", time_limit=given)
     with pytest.raises(optsched.InvalidInput) as caught:
         optsched.simulate("@quickstart", {"time_limit": given})
@@ -154,25 +155,25 @@ def test_sweeps_take_text_and_make_the_same_tasks() -> None:
     "given", [{"seed": "a"}, {"seed": 1.0}, {"threads": 1.5}, {"gap": "small"}, {"tolerance": "1e-9"}, {"gap": True}]
 )
 def test_limits_that_are_no_numbers_are_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(optsched.UsageError, match=rf"^{next(iter(given))}: found "):
+    with refuses(next(iter(given)), optsched.UsageError):
         optsched.solve("nowhere.json", **given)
 
 
 @pytest.mark.parametrize("name", ["tolerance", "threads", "seed"])
 def test_a_limit_that_has_a_default_cannot_be_none(name: str) -> None:
-    with pytest.raises(optsched.UsageError, match=rf"^{name}: found None, expected a"):
+    with refuses(f"{name}: found None, expected a...", optsched.UsageError):
         optsched.solve("nowhere.json", **{name: None})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("given", [3, None, ["makespan"], {"name": "makespan"}])
 def test_what_is_no_name_of_a_formulation_is_refused(given: Any) -> None:
-    with pytest.raises(optsched.UsageError, match=r"^formulation: found .*, expected the name of one$"):
+    with refuses(f"formulation: found {given!r}, expected the name of one", optsched.UsageError):
         optsched.solve("nowhere.json", given)
 
 
 @pytest.mark.parametrize("given", [3, ["cost"], "cost"])
 def test_what_is_no_mapping_of_options_is_refused(given: Any) -> None:
-    with pytest.raises(optsched.UsageError, match=r"^options: found .*, expected options of makespan by name$"):
+    with refuses("options: found ..., expected options of makespan by name", optsched.UsageError):
         optsched.solve("nowhere.json", "makespan", options=given)
 
 
@@ -194,7 +195,7 @@ def test_a_document_that_is_wrong_is_refused_with_its_path() -> None:
     with pytest.raises(optsched.InvalidInput) as caught:
         optsched.solve({**QUICKSTART, "round": -1.0})
     assert caught.value.path == "round"
-    with pytest.raises(optsched.UsageError, match=r"^instance: found 3, expected an Instance"):
+    with refuses("instance: found 3, expected an Instance...", optsched.UsageError):
         optsched.load(3)  # type: ignore[arg-type]
 
 
@@ -205,7 +206,7 @@ def test_what_is_easily_mistaken_is_explained() -> None:
     with pytest.raises(optsched.UsageError, match="did you mean @quickstart"):
         optsched.solve("@quickstat")
     for call in (optsched.solve, optsched.compare):
-        with pytest.raises(optsched.UsageError, match=r"^constraints: found "):
+        with refuses('constraints: found "deadlines"', optsched.UsageError):
             call("@quickstart", constraints="deadlines")  # type: ignore[operator]
     with pytest.raises(optsched.UsageError, match="found 'makespan' alone"):
         optsched.pareto("@quickstart", "makespan")
@@ -229,9 +230,9 @@ def test_verify_finds_what_is_wrong_with_a_solution() -> None:
     assert solution.objective is not None
     found = optsched.verify(replace(solution, objective=2 * solution.objective)).findings
     assert "objective" in {finding.field for finding in found}
-    with pytest.raises(optsched.UsageError, match="found two solutions"):
+    with refuses("verify: found two solutions", optsched.UsageError):
         optsched.verify(solution, solution)
-    with pytest.raises(optsched.UsageError, match="found no solution"):
+    with refuses("verify: found no solution", optsched.UsageError):
         optsched.verify("@quickstart")
 
 

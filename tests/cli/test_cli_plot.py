@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -216,14 +215,12 @@ def test_missing_arguments_are_told(run: Any) -> None:
     assert "missing argument 'INSTANCE'" in run("plot").err
 
 
-@pytest.mark.process
-def test_a_missing_matplotlib_is_told_before_anything_is_read(tmp_path: Path) -> None:
-    program = "import sys; sys.modules['matplotlib'] = None; from optsched.cli.main import main; sys.exit(main())"
-    command = [sys.executable, "-c", program, "plot", "missing.json", "-o", str(tmp_path / "p.png")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 7
-    assert done.stderr.startswith("optsched: error: pictures need matplotlib")
-    assert "pip install matplotlib" in done.stderr
+def test_a_missing_matplotlib_is_told_before_anything_is_read(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = run("plot", "missing.json", "-o", tmp_path / "p.png")
+    assert result.refused("pictures need matplotlib", 7) and "pip install matplotlib" in result.err
 
 
 def test_every_kind_is_told_in_the_help(run: Any) -> None:

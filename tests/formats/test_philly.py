@@ -168,9 +168,9 @@ def test_unknown_clusters_and_pools() -> None:
     for log, where in ((None, ""), (TABLE, "jobs: ")):
         with refuses(f'{where}found no job of the virtual cluster "zz", expected one of...'):
             made(log, clusters=["zz"])
-    with pytest.raises(UsageError, match="speeds: found pool 'k80', expected one of small, large"):
+    with refuses("speeds: found pool 'k80', expected one of small, large", UsageError):
         made(TABLE, speed={"k80": 1.0})
-    with pytest.raises(UsageError, match="speeds: found -1 for pool 'small', expected a factor above 0"):
+    with refuses("speeds: found -1 for pool 'small', expected a factor above 0", UsageError):
         made(TABLE, speed={"small": -1})
 
 

@@ -251,9 +251,9 @@ def test_large_batches_and_other_workloads_may_take_long(put: Put) -> None:
 
 
 def test_wrong_words_and_files(put: Put, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="repeats: found 'last', expected first or all"):
+    with refuses("repeats: found 'last', expected first or all", UsageError):
         read_profiles(put(OWN), repeats="last")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="gpus_per_node: found 0"):
+    with refuses("gpus_per_node: found 0", UsageError):
         read_profiles(put(OWN), gpus_per_node=0)
     with pytest.raises(UsageError, match="no profiles"):
         read_profiles([])

@@ -206,7 +206,7 @@ def test_what_is_not_there(profiles: Path) -> None:
 
 
 def test_options_that_make_no_sense(profiles: Path) -> None:
-    with pytest.raises(UsageError, match="found 0 pools"):
+    with refuses("found 0 pools...", UsageError):
         made(profiles, pools={})
     with pytest.raises(UsageError, match="at most 0 GPUs"):
         made(profiles, adaptive=True, most=0)

@@ -55,7 +55,7 @@ def test_other_pools_and_the_jobs_that_have_arrived(make: Make) -> None:
     for more in ({"spec": None}, {"pools": {"v100": (2, 4)}}):
         with pytest.raises(UsageError, match="the cluster is told by a cluster file or by pools"):
             make(**more)
-    with pytest.raises(UsageError, match="speeds: found pool 'v100', expected one of gpu"):
+    with refuses("speeds: found pool 'v100', expected one of gpu", UsageError):
         make(speeds={"v100": 2.0})
 
 

@@ -401,5 +401,5 @@ def test_other_compressions_are_refused(instance: Instance) -> None:
 
 def test_what_could_not_be_read_again_is_not_written(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(npz, "MOST_BYTES", 1000)
-    with pytest.raises(UsageError, match="expected at most 1,000 in all"):
+    with refuses("an npz file: found ..., expected at most 1,000 in all", UsageError):
         instance_bytes(instance, "npz")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from beside_cases import beside
 from placement_cases import Document, engine, instance_of, job, pool_of, rows_of
+from refusals import refuses
 
 from optsched import Instance
 from optsched.errors import UsageError
@@ -146,7 +147,7 @@ def test_other_errors_in_words() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             call()
-    with pytest.raises(UsageError, match="barred: found 0 entries, expected 1"):
+    with refuses("barred: found 0 entries", UsageError):
         place_beside(classes, rows, np.array([1]), standing, barred=[])
-    with pytest.raises(UsageError, match=r'barred\[0\]: found "x", expected names of nodes'):
+    with refuses('barred[0]: found "x", expected names of nodes', UsageError):
         place_beside(classes, rows, np.array([1]), standing, barred=[["x"]])

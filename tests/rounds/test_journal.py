@@ -213,11 +213,11 @@ def test_create_and_open(tmp_path: Path) -> None:
         assert journal.next_n == 1
     with pytest.raises(JournalError, match=r"no journal can be made at .*: there is one already$"):
         Journal.create(path)
-    with pytest.raises(UsageError, match="keep: found 0"):
+    with refuses("keep: found 0", UsageError):
         Journal.open(path, keep=0)
-    with pytest.raises(UsageError, match="start: found -1"):
+    with refuses("start: found -1", UsageError):
         records(path, -1)
-    with pytest.raises(UsageError, match="stop: found -1"):
+    with refuses("stop: found -1", UsageError):
         records(path, stop=-1)
     with pytest.raises(JournalError, match=r"^journal .*/journal is closed$"):
         journal.append({})

@@ -208,5 +208,5 @@ def test_a_state_without_an_instance_and_things_that_are_none(tmp_path: Path) ->
     file.write_text('{"format": "optsched-round/9"}')
     with refuses('state.json: format: found "optsched-round/9"...'):
         optsched.solve_round(file)
-    with pytest.raises(UsageError, match="found a int, expected a RoundState, an Instance or a file of one"):
+    with refuses("found a int, expected a RoundState, an Instance or a file of one", UsageError):
         optsched.solve_round(3)  # type: ignore[arg-type]

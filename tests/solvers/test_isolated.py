@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import troubled_solvers
 from isolated_cases import PROCESSES, gone, run, soon, works
+from refusals import refuses
 
 from optsched.conformance.linear import dense
 from optsched.errors import Interrupted, OptschedError, SolverCrashed, SolverUnavailable, UsageError
@@ -279,10 +280,10 @@ def test_memory_that_a_library_has_run_out_of() -> None:
 
 @pytest.mark.parametrize("memory", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_limit_of_memory_that_is_none(memory: float) -> None:
-    with pytest.raises(UsageError, match=r"^memory: found .*, expected a number of bytes above 0$"):
+    with refuses(f"memory: found {memory!r}, expected a number of bytes above 0", UsageError):
         SolverProcess(troubled_solvers.load, memory=memory)
 
 
 def test_a_grace_that_is_none() -> None:
-    with pytest.raises(UsageError, match=r"^grace: found -1, expected a number of seconds, 0 or more$"):
+    with refuses("grace: found -1, expected a number of seconds, 0 or more", UsageError):
         SolverProcess(troubled_solvers.load, grace=-1)
