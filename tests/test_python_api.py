@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import json
+import pkgutil
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,16 @@ def test_every_error_is_exported() -> None:
     found = {name for name, item in vars(errors).items() if isinstance(item, type) and issubclass(item, Exception)}
     assert found <= set(optsched.__all__)
     assert all(getattr(optsched, name) is getattr(errors, name) for name in found)
+
+
+def test_no_module_has_the_name_of_what_its_package_loads_when_asked() -> None:
+    """Python puts a module that was imported into its package, where it would hide the name that is still to load."""
+    root = Path(optsched.__file__).parent
+    lazy = [path.parent for path in root.rglob("*/__init__.py") if "lazy_names(" in path.read_text()]
+    assert lazy
+    for folder in lazy:
+        package = import_module(".".join(("optsched", *folder.relative_to(root).parts)))
+        assert not set(package.__all__) & {module.name for module in pkgutil.iter_modules(package.__path__)}
 
 
 def test_a_formulation_and_a_side_constraint_of_one_s_own() -> None:

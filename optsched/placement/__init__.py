@@ -6,14 +6,14 @@ from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
     from optsched.placement.beside import Seated, Unseated, place_beside
-    from optsched.placement.check_placement import check_placement
-    from optsched.placement.check_rounds import Problem, check_rounds
-    from optsched.placement.check_seats import Seat, SeatFlaw, check_seats
     from optsched.placement.exact import WORK
     from optsched.placement.instant import Instant
     from optsched.placement.place import place_rows, placement_worth, runs_first
+    from optsched.placement.placement_checks import check_placement
     from optsched.placement.priority import next_round
     from optsched.placement.realisation import METHODS, realise
+    from optsched.placement.round_checks import Problem, check_rounds
+    from optsched.placement.seat_checks import Seat, SeatFlaw, check_seats
     from optsched.placement.side_by_side import packed
     from optsched.placement.standing import Standing
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 _HOME = {
     "Instant": ".instant",
     "METHODS": ".realisation",
-    "Problem": ".check_rounds",
-    "Seat": ".check_seats",
-    "SeatFlaw": ".check_seats",
+    "Problem": ".round_checks",
+    "Seat": ".seat_checks",
+    "SeatFlaw": ".seat_checks",
     "Seated": ".beside",
     "Standing": ".standing",
     "Unseated": ".beside",
     "WORK": ".exact",
-    "check_placement": ".check_placement",
-    "check_rounds": ".check_rounds",
-    "check_seats": ".check_seats",
+    "check_placement": ".placement_checks",
+    "check_rounds": ".round_checks",
+    "check_seats": ".seat_checks",
     "next_round": ".priority",
     "packed": ".side_by_side",
     "place_beside": ".beside",
