@@ -309,6 +309,8 @@ def make_limits(
         raise InvalidArgument("threads", str(threads), "0 (all) or more")
     cores = os.cpu_count() or 1
     threads = min(threads or cores, cores)
+    if solver_options is not None and not isinstance(solver_options, Mapping):
+        raise InvalidArgument("solver_options", show(solver_options), "options of the solver by name")
     options = dict(solver_options or {})
     return Limits(seconds, work_limit, gap, tolerance, threads, seed, options, on_progress, on_log)
 

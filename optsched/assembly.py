@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from optsched.candidates import Candidates
 from optsched.candidates import compile as compile_candidates
-from optsched.errors import InvalidArgument, InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, UsageError, checks_keywords
 from optsched.formulation import Extend, Formulation, SideConstraint, options_from
 from optsched.instance import Instance, read_instance
 from optsched.instance.reading import named, show
@@ -28,6 +28,7 @@ InstanceSource = Instance | Mapping[str, Any] | str | Path
 """An instance, its document, or where it is read from (`load`)."""
 
 
+@checks_keywords
 def load(source: InstanceSource, performance: Performance | None = None) -> Instance:
     """Read an instance.
 
@@ -204,7 +205,7 @@ def constraints_in_force(instance: Instance, given: Sequence[Any]) -> list[SideC
 
 def make_constraints(items: Sequence[Any]) -> list[SideConstraint]:
     """Side constraints, each as of `make_constraint`."""
-    if isinstance(items, str | Mapping | SideConstraint):
+    if isinstance(items, str | Mapping) or not isinstance(items, Iterable):
         raise InvalidArgument("constraints", show(items), "a list of side constraints")
     return [make_constraint(item) for item in items]
 

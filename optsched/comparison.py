@@ -11,10 +11,11 @@ import numpy as np
 
 from optsched.api import InstanceSource, Performance, compile, constraints_in_force, load, make_formulation, solve
 from optsched.candidates import Candidates
-from optsched.errors import Interrupted, OptschedError, UsageError, checks_keywords
+from optsched.errors import Interrupted, InvalidArgument, OptschedError, UsageError, checks_keywords
 from optsched.formulation import Formulation
 from optsched.instance import Instance
 from optsched.instance.durations import Duration
+from optsched.instance.reading import show
 from optsched.performance import PerformanceModel
 from optsched.registry import load_formulation, names
 from optsched.solution import Solution, Termination
@@ -163,7 +164,9 @@ def compare(
     """
     if isinstance(formulations, str):
         formulations = [formulations]
-    entries = None if formulations is None else [_entry(item) for item in formulations]
+    if formulations is not None and not isinstance(formulations, Sequence):
+        raise InvalidArgument("formulations", show(formulations), "names, or pairs of a name and options")
+    entries = None if formulations is None else [_entry(item, place) for place, item in enumerate(formulations)]
     chosen = None if entries is None else _checked(entries, constraints)
     instance = load(instance, performance)
     in_force = constraints_in_force(instance, constraints)
@@ -203,8 +206,12 @@ def accepting(kind: str) -> list[str]:
     return [name for name, owner in owners.items() if kind in owner.accepts]
 
 
-def _entry(item: Entry) -> tuple[str, Mapping[str, Any]]:
-    return (item, {}) if isinstance(item, str) else item
+def _entry(item: Entry, place: int) -> tuple[str, Mapping[str, Any]]:
+    if isinstance(item, str):
+        return item, {}
+    if isinstance(item, Sequence) and len(item) == 2 and isinstance(item[0], str) and isinstance(item[1], Mapping):
+        return item[0], item[1]
+    raise InvalidArgument(f"formulations[{place}]", show(item), "a name, or a pair of a name and options")
 
 
 def _checked(entries: Sequence[tuple[str, Mapping[str, Any]]], constraints: Sequence[Any]) -> list[Formulation]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def checks_keywords(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Let a function refuse a keyword that it does not have by a `UsageError` that names the closest one."""
+    """Let a function refuse a keyword that it does not have by a `UsageError` that names the closest one, or all."""
     code = function.__code__
     known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
@@ -22,18 +22,31 @@ def checks_keywords(function: Callable[Given, Result]) -> Callable[Given, Result
     def checked(*positional: Given.args, **given: Given.kwargs) -> Result:
         for name in given:
             if name not in known:
-                raise UsageError(f"{function.__name__} has no parameter {name!r}{did_you_mean(name, known)}")
+                called = function.__qualname__.removesuffix(".__init__")
+                parameters = [parameter for parameter in known if parameter not in ("self", "cls")]
+                hint = did_you_mean(name, parameters) or f", expected one of {', '.join(parameters)}"
+                raise UsageError(f"{called} has no parameter {name!r}{hint}")
         return function(*positional, **given)
 
     return checked
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean time_limit?"`` for the end of a message, or nothing where no known name is close."""
-    import difflib
+CLOSE_AMONG = 10_000
+"""Names that are compared at most: comparing is slow, and a cluster may have millions."""
 
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+
+def did_you_mean(name: str, known: Iterable[str], *, aside: bool = False) -> str:
+    """A hint for a message, or nothing where no known name is close.
+
+    ``"; did you mean time_limit?"`` ends a message; ``" (did you mean time_limit?)"`` stands ``aside`` inside one.
+    """
+    import difflib
+    from itertools import islice
+
+    close = difflib.get_close_matches(name, list(islice(known, CLOSE_AMONG)), n=1)
+    if not close:
+        return ""
+    return f" (did you mean {close[0]}?)" if aside else f"; did you mean {close[0]}?"
 
 
 class OptschedError(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from optsched.assembly import make_formulation
 from optsched.candidates import Classes
-from optsched.errors import UsageError
+from optsched.errors import UsageError, did_you_mean
 from optsched.formulation import Formulation, Infeasible, by_class
 from optsched.instance.reading import show
 from optsched.program import AllocationProgram, SideRows
@@ -171,8 +170,7 @@ def _row_of(solution: Solution, job: str) -> int:
     try:
         return names.index(job)
     except KeyError:
-        close = difflib.get_close_matches(job, [names[row] for row in range(len(names))], n=1, cutoff=0.0)
-        hint = f"; the closest is {close[0]}" if close else ""
+        hint = did_you_mean(job, (names[row] for row in range(len(names))))
         raise UsageError(f"{solution.instance.name} has no job {show(job)}{hint}") from None
 
 

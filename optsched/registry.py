@@ -6,14 +6,13 @@ formulations are found in the same way as a third party's.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
-from optsched.errors import InvalidArgument, OptschedError, SolverUnavailable, UsageError
+from optsched.errors import InvalidArgument, OptschedError, SolverUnavailable, UsageError, did_you_mean
 from optsched.formulation import Formulation, SideConstraint
 from optsched.performance import ModelFactory
 from optsched.ranking import Ranking
@@ -94,18 +93,21 @@ def policy_kind(name: str, *, also: str = "") -> Literal["formulation", "ranking
 
 def _unknown(name: str, what: str, known: Collection[str], also: str = "") -> str:
     """Why a name is refused; what is meant comes before the long list of what there is."""
-    close = difflib.get_close_matches(name, sorted(known), n=1)
-    hint = f" (did you mean {close[0]}?)" if close else ""
+    hint = did_you_mean(name, sorted(known), aside=True)
     elsewhere = [words for kind, words in KINDS.items() if what in KINDS and name in catalogue(kind)]
     if elsewhere:
         hint = f" (it is a {elsewhere[0]})"
     return f"unknown {what} {name!r}{hint}, expected one of {', '.join(sorted(known))}{also}"
 
 
-def _load(what: str, name: str, error: type[OptschedError] = UsageError) -> Any:
-    known = catalogue(what)
+def _check_name(what: str, name: object) -> None:
     if not isinstance(name, str):
         raise InvalidArgument(what, repr(name), "the name of one")
+
+
+def _load(what: str, name: str, error: type[OptschedError] = UsageError) -> Any:
+    known = catalogue(what)
+    _check_name(what, name)
     if name not in known:
         raise error(_unknown(name, what, known))
     module, _, attribute = known[name].partition(":")
@@ -145,6 +147,7 @@ def load_model(name: str) -> type[ModelFactory]:
 
 def load_solver(name: str) -> type[Solver]:
     """A solver's class by name; ``pulp:NAME`` and ``cvxpy:NAME`` are whatever these packages know."""
+    _check_name("solver", name)
     family, colon, engine = name.partition(":")
     if colon and family in FAMILIES:
         return import_module(FAMILIES[family]).engine_solver(engine)  # type: ignore[no-any-return]

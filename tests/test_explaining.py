@@ -363,5 +363,5 @@ def test_a_pair_is_told_with_its_partner_and_never_with_itself() -> None:
 
 
 def test_no_such_job() -> None:
-    with pytest.raises(UsageError, match=r'^quickstart has no job "resnet-50-11"; the closest is resnet-50-1'):
+    with pytest.raises(UsageError, match=r'^quickstart has no job "resnet-50-11"; did you mean resnet-50-1'):
         explain_job(solved("@quickstart", "max-throughput"), "resnet-50-11")

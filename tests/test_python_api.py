@@ -110,6 +110,11 @@ def test_arrays_are_the_parameters_of_from_arrays() -> None:
         (lambda: optsched.simulate("nowhere.json", replann="events"), "replan"),
         (lambda: optsched.verify("nowhere.json", "nothing.json", resolv=True), "resolve"),
         (lambda: optsched.solve_program("nowhere.mps", thread=2), "threads"),
+        (lambda: optsched.load("nowhere.json", performanc="m.json"), "performance"),
+        (lambda: optsched.solve_round("nowhere.json", polcy="srtf"), "policy"),
+        (lambda: optsched.Scheduler("nowhere.json", jurnal="j"), "journal"),
+        (lambda: optsched.Scheduler.recover("nowhere", clok=None), "clock"),
+        (lambda: optsched.Instance.from_arrays(pools={"a": 1}, troughput=1.0), "throughput"),
     ],
     ids=lambda item: item if isinstance(item, str) else "",
 )
@@ -124,6 +129,31 @@ def test_the_message_of_an_unknown_keyword() -> None:
         optsched.solve("@quickstart", timelimit=3)
     told = "solve has no parameter and max-min-fairness no option 'timelimit'; did you mean time_limit?"
     assert str(caught.value) == told
+
+
+def test_where_no_keyword_is_close_all_are_named() -> None:
+    with pytest.raises(optsched.UsageError) as caught:
+        optsched.verify("@quickstart", solution=3)
+    told = "verify has no parameter 'solution', expected one of instance, document, resolve, model, performance"
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: optsched.solve("@quickstart", "makespan", solver=3), "solver: found 3"),
+        (lambda: optsched.solve("@quickstart", "makespan", constraints=3), "constraints: found 3"),
+        (lambda: optsched.solve("@quickstart", "makespan", solver_options=3), "solver_options: found 3"),
+        (lambda: optsched.compare("@quickstart", 3), "formulations: found 3"),
+        (lambda: optsched.compare("@quickstart", ["makespan", 3]), "formulations[1]: found 3"),
+        (lambda: optsched.compare("@quickstart", [("makespan",)]), "formulations[0]: found "),
+    ],
+    ids=lambda item: item if isinstance(item, str) else "",
+)
+def test_values_of_a_wrong_type_are_refused(call: Callable[[], object], told: str) -> None:
+    with pytest.raises(optsched.UsageError) as caught:
+        call()
+    assert str(caught.value).startswith(told)
 
 
 # --- durations -----------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
 
@@ -11,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from optsched.arrays import IntArray
-from optsched.errors import InvalidArgument, InvalidInput
+from optsched.errors import InvalidArgument, InvalidInput, did_you_mean
 from optsched.instance import Instance
 from optsched.instance.reading import listed, show
 
@@ -67,7 +66,7 @@ def job_rows(kind: str, names: Sequence[str], instance: Instance) -> IntArray:
         try:
             rows[place] = known.index(name)
         except KeyError:
-            expected = f"the id of a job of the instance{_hint(name, [known[row] for row in range(len(known))])}"
+            expected = f"the id of a job of the instance{did_you_mean(name, (known[row] for row in range(len(known))))}"
             _refuse(kind, f"jobs[{place}]", show(name), expected)
         if first.setdefault(name, place) != place:
             _refuse(kind, f"jobs[{place}]", f"{show(name)} a second time", "each job once")
@@ -75,15 +74,10 @@ def job_rows(kind: str, names: Sequence[str], instance: Instance) -> IntArray:
 
 
 def _refuse_unknown(kind: str, path: str, name: str, what: str, known: Sequence[str]) -> NoReturn:
-    one_of = f"one of the {what} {listed(known)}{_hint(name, known)}"
+    one_of = f"one of the {what} {listed(known)}{did_you_mean(name, known)}"
     _refuse(kind, path, show(name), one_of if known else f"none, as the instance has no {what}")
 
 
 def _refuse(kind: str, path: str, found: str, expected: str) -> NoReturn:
     """Raise `InvalidArgument`; its cause has the path that the field has in a constraint of an instance."""
     raise InvalidArgument(f"{kind}: {path}", found, expected) from InvalidInput(path, found, expected)
-
-
-def _hint(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from optsched.cli.shell import one_line
 
-TOLD_TOO = ("rich", "typer")
+TOLD_TOO = ("matplotlib", "numba", "rich", "typer")
 PATIENCE = 60.0
 """Seconds for the import of two packages."""
 
@@ -156,7 +156,9 @@ def check_entry_points() -> Iterator[Check]:
             found = names(what)
             for name in found:
                 load[what](name)
-            ok, words = bool(found), ", ".join(found) or "none was found; is optsched installed?"
+            # Solvers have a check each, which says which of them are here.
+            told = f"{len(found)} names" if what == "solver" else ", ".join(found)
+            ok, words = bool(found), told if found else "none was found; is optsched installed?"
         except Exception as error:  # a third party's package may fail in any way
             ok, words = False, f"{type(error).__name__}: {one_line(str(error))}"
         yield Check(f"{what}s", ok, words)

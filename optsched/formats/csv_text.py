@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from optsched.errors import InvalidInput
+from optsched.errors import InvalidInput, did_you_mean
 from optsched.instance.reading import listed, show
 
 DELIMITERS = ",;\t"
@@ -152,8 +151,7 @@ def check_header(where: str, header: Sequence[str], columns: Mapping[str, Kind],
     """Refuse unknown columns, those that stand twice and those that are missing."""
     for row, column in enumerate(header):
         if column not in columns:
-            close = difflib.get_close_matches(column, columns, n=1)
-            hint = f" (did you mean {close[0]}?)" if close else ""
+            hint = did_you_mean(column, columns, aside=True)
             found = f"an unknown column {show(column)}" if column else f"no name in column {row + 1}"
             raise InvalidInput(where, found, f"some of {listed(columns)}{hint}")
         if column in header[:row]:

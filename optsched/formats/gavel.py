@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidInput, UsageError, did_you_mean
 from optsched.formats.gavel_files import GavelThroughputs, RowKey, read_throughputs, told_type
 from optsched.formats.gavel_profiles import profile_of
 from optsched.formats.gavel_traces import MAX_GPUS, GavelTrace, read_trace
@@ -181,8 +180,7 @@ def _selection(jobs: GavelTrace, active: int | None, at: float | None) -> tuple[
 def _check_job_types(table: GavelThroughputs, jobs: GavelTrace, count: int) -> None:
     for row, job_type in enumerate(jobs.job_type[:count]):
         if job_type not in table.job_types:
-            close = difflib.get_close_matches(job_type, sorted(table.job_types), n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            hint = did_you_mean(job_type, sorted(table.job_types), aside=True)
             raise InvalidInput(jobs.path(row, "job_type"), show(job_type), f"a job type of the throughput file{hint}")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from optsched.arrays import IntArray
+from optsched.errors import checks_keywords
 from optsched.instance.cluster import Cluster, Tenant
 from optsched.instance.documents import FORMAT
 from optsched.instance.needs import StatedNeeds
@@ -147,6 +148,7 @@ class Instance:
         return build_instance(document)
 
     @classmethod
+    @checks_keywords
     def from_arrays(
         cls,
         *,

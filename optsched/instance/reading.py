@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import sys
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 import pydantic_core
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from optsched.errors import InvalidInput
+from optsched.errors import InvalidInput, did_you_mean
 from optsched.shipped import shipped_names
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -198,8 +197,7 @@ def translate(error: ValidationError, path: str, model: type[BaseModel], offset:
         where[0] += offset
     if kind == "extra_forbidden":
         name = str(loc[-1])
-        close = difflib.get_close_matches(name, _keys_at(model, where[:-1]), n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        hint = did_you_mean(name, _keys_at(model, where[:-1]), aside=True)
         return InvalidInput(join(path, where), f"an unknown key '{key(name)}'", f"one of the format's keys{hint}")
     context: Mapping[str, Any] = first.get("ctx", {})
     if kind == "optsched":

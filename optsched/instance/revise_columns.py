@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from optsched.errors import InvalidArgument, InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, UsageError, did_you_mean
 from optsched.instance.build import check_deadlines
 from optsched.instance.documents import LARGEST, NODE_STATES
 from optsched.instance.instance import Instance
@@ -23,8 +21,6 @@ COLUMNS = tuple(
     name for name in ARRAY_FIELDS if name not in ("workload", "rates", "options", "levels", "gpus_min", "gpus_max")
 )
 """Columns of the job table that `with_columns` replaces: those that no other table hangs on."""
-CLOSE_AMONG = 10_000
-"""Nodes among which a name like an unknown one is looked for."""
 
 Running = Mapping[int, tuple[int, tuple[str, ...], float | None]]
 """`JobTable.running`."""
@@ -132,5 +128,4 @@ def with_nodes(instance: Instance, states: Mapping[str, str]) -> Instance:
 
 def _meant(instance: Instance, name: str) -> str:
     known = (pool.node_name(row) for pool in instance.cluster.pools for row in range(len(pool.node_gpus)))
-    close = difflib.get_close_matches(name, islice(known, CLOSE_AMONG), n=1)
-    return f"; did you mean {show(close[0])}?" if close else ""
+    return did_you_mean(name, known)

@@ -63,13 +63,13 @@ def inline_svg(ax: Axes, label: str) -> str:
     """The figure of these axes as an SVG element, with text as text, whose ids no other picture of a page has."""
     from matplotlib import rc_context
 
-    from optsched.report.pictures import UNDATED, drawable, plain_text
+    from optsched.report.pictures import UNDATED, drawable, plain_text, quiet_glyphs
 
     figure = ax.get_figure(root=True)
     assert figure is not None
     buffer = io.StringIO()
     plain_text(figure)
-    with rc_context({"svg.hashsalt": "optsched", "svg.fonttype": "none"}):
+    with rc_context({"svg.hashsalt": "optsched", "svg.fonttype": "none"}), quiet_glyphs():
         figure.savefig(buffer, format="svg", metadata=UNDATED["svg"], transparent=True)
     text = drawable(buffer.getvalue())
     text = text[text.index("<svg") :].rstrip()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,10 +74,21 @@ def save_picture(ax: Axes, path: str | Path) -> None:
     assert figure is not None
     buffer = io.BytesIO()
     plain_text(figure)
-    with rc_context({"svg.hashsalt": "optsched"}):
+    with rc_context({"svg.hashsalt": "optsched"}), quiet_glyphs():
         figure.savefig(buffer, format=kind, dpi=RESOLUTION, metadata=UNDATED[kind])
     data = buffer.getvalue()
     write_atomically(path, drawable(data.decode()).encode() if kind == "svg" else data)
+
+
+@contextmanager
+def quiet_glyphs() -> Iterator[None]:
+    """Let matplotlib draw a box for a character that its font lacks, without a warning.
+
+    Names of jobs may hold any character, such as an emoji; whoever draws them cannot act on the warning.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from", UserWarning)
+        yield
 
 
 def drawable(text: str) -> str:
@@ -140,7 +153,8 @@ def size_of(ax: Axes) -> tuple[float, float]:
     plain_text(figure)
     engine = figure.get_layout_engine()
     if engine is not None:
-        engine.execute(figure)
+        with quiet_glyphs():
+            engine.execute(figure)
     width, height = figure.get_size_inches()
     place = ax.get_position()
     return float(width * place.width), float(height * place.height)

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from optsched.assembly import Performance, load
-from optsched.errors import InvalidArgument, InvalidInput, JournalError
+from optsched.errors import InvalidArgument, InvalidInput, JournalError, checks_keywords
 from optsched.instance import Instance
 from optsched.instance.documents import LARGEST
 from optsched.instance.reading import show, validate
@@ -82,6 +82,7 @@ class Scheduler:
         The journal cannot be begun.
     """
 
+    @checks_keywords
     def __init__(
         self,
         instance: StateSource,
@@ -128,6 +129,7 @@ class Scheduler:
         self.metrics = metrics
 
     @classmethod
+    @checks_keywords
     def recover(
         cls,
         journal: str | Path,

@@ -14,7 +14,7 @@ import numpy as np
 from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
 from optsched.assembly import model_of
 from optsched.candidates import JobRows
-from optsched.errors import Interrupted, OptschedError
+from optsched.errors import Interrupted, OptschedError, checks_keywords
 from optsched.instance import Instance
 from optsched.instance.running import RunningJobs
 from optsched.performance import PerformanceModel
@@ -57,6 +57,7 @@ from optsched.warm_start import matched
 log = logging.getLogger("optsched")
 
 
+@checks_keywords
 def solve_round(
     state: StateSource,
     policy: RoundPolicy | Mapping[str, Any] | None = None,

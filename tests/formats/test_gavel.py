@@ -370,7 +370,7 @@ def test_an_unknown_job_type_is_named_with_line_and_neighbour() -> None:
     with refused(
         "trace line 3, column 1 (job_type)",
         '"ResNet-18 (batch size 63)"',
-        "a job type of the throughput file (did you mean 'ResNet-18 (batch size 64)'?)",
+        "a job type of the throughput file (did you mean ResNet-18 (batch size 64)?)",
     ):
         document(
             job("ResNet-18 (batch size 64)"), "", job("ResNet-18 (batch size 63)"),

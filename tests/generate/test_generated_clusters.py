@@ -284,7 +284,7 @@ def test_json_and_npz_say_the_same() -> None:
         ({"jobs": 160_000, "colocation": 1}, "colocation: found 1, up to ..."),
         ({"gangs": (0.5, 0.6, 0)}, "gangs: found [0.5, 0.6, 0.0], expected shares that add up to at most 1"),
         ({"weights": (0.5, 0.6)}, "weights: found [0.5, 0.6], expected shares that add up to at most 1"),
-        ({"jbos": 4}, "jbos: found an unknown key 'jbos', expected one of the format's keys (did you mean 'jobs'?)"),
+        ({"jbos": 4}, "jbos: found an unknown key 'jbos', expected one of the format's keys (did you mean jobs?)"),
     ],
 )
 def test_what_cannot_be_made_is_refused(options: dict[str, Any], refusal: str) -> None:

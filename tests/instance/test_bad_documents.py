@@ -28,8 +28,8 @@ HEADER = [
     ("format", "optsched-instance/2", 'found "optsched-instance/2", expected "optsched-instance/1"'),
     ("format", 1, 'found 1, expected "optsched-instance/1"'),
     ("format", None, 'found null, expected "optsched-instance/1"'),
-    ("jbos", [], "found an unknown key 'jbos', expected one of the format's keys (did you mean 'jobs'?)"),
-    ("job", [], "found an unknown key 'job', expected one of the format's keys (did you mean 'jobs'?)"),
+    ("jbos", [], "found an unknown key 'jbos', expected one of the format's keys (did you mean jobs?)"),
+    ("job", [], "found an unknown key 'job', expected one of the format's keys (did you mean jobs?)"),
     ("zzz", 1, "found an unknown key 'zzz', expected one of the format's keys"),
     ("name", "", 'found "", expected a non-empty text'),
     ("name", 5, "found 5, expected text"),
@@ -42,7 +42,7 @@ HEADER = [
     ("now", True, "found true, expected a number"),
     ("cluster", ..., "found nothing, expected this key"),
     ("cluster", [], "found [], expected an object"),
-    ("cluster.pool", [], "found an unknown key 'pool', expected one of the format's keys (did you mean 'pools'?)"),
+    ("cluster.pool", [], "found an unknown key 'pool', expected one of the format's keys (did you mean pools?)"),
     ("performance", "table", 'found "table", expected an object'),
     ("performance", {}, "performance.model: found nothing, expected this key"),
     ("performance", {"path": "rates.csv"}, "performance.model: found nothing, expected this key"),
@@ -67,17 +67,17 @@ POOLS = [
     (
         "cluster.pools.0.nodess",
         1,
-        "found an unknown key 'nodess', expected one of the format's keys (did you mean 'nodes'?)",
+        "found an unknown key 'nodess', expected one of the format's keys (did you mean nodes?)",
     ),
     (
         "cluster.pools.0.gpu_per_node",
         1,
-        "found an unknown key 'gpu_per_node', expected one of the format's keys (did you mean 'gpus_per_node'?)",
+        "found an unknown key 'gpu_per_node', expected one of the format's keys (did you mean gpus_per_node?)",
     ),
     (
         "cluster.pools.0.bandwidth.intra_nod",
         1,
-        "found an unknown key 'intra_nod', expected one of the format's keys (did you mean 'intra_node'?)",
+        "found an unknown key 'intra_nod', expected one of the format's keys (did you mean intra_node?)",
     ),
     ("cluster.pools.1.name", "v100", 'found "v100" a second time, expected names that differ'),
     ("cluster.pools.0.name", ..., "found nothing, expected this key"),
@@ -128,7 +128,7 @@ POOLS = [
         "cluster.pools.1.nodes",
         [{"name": "n0", "gpu": 4}],
         "cluster.pools[1].nodes[0].gpu: found an unknown key 'gpu', expected one of the format's keys "
-        "(did you mean 'gpus'?)",
+        "(did you mean gpus?)",
     ),
     ("cluster.pools.1.nodes", ["n0"], 'cluster.pools[1].nodes[0]: found "n0", expected an object'),
     (
@@ -187,7 +187,7 @@ RESOURCES = [
     (
         "cluster.resources.0.capcity",
         3,
-        "found an unknown key 'capcity', expected one of the format's keys (did you mean 'capacity'?)",
+        "found an unknown key 'capcity', expected one of the format's keys (did you mean capacity?)",
     ),
 ]
 
@@ -206,7 +206,7 @@ WORKLOADS = [
     (
         "workloads.ResNet-18/64.demands",
         {},
-        "found an unknown key 'demands', expected one of the format's keys (did you mean 'demand'?)",
+        "found an unknown key 'demands', expected one of the format's keys (did you mean demand?)",
     ),
     ("workloads.ResNet-18/64.demand.gpu", 1, "found an unknown resource, expected one of cpu, memory, budget"),
     (
@@ -273,7 +273,7 @@ TENANTS = [
     (
         "tenants.0.polcy",
         "fifo",
-        "found an unknown key 'polcy', expected one of the format's keys (did you mean 'policy'?)",
+        "found an unknown key 'polcy', expected one of the format's keys (did you mean policy?)",
     ),
     ("tenants", {"vision": {}}, 'found {"vision": {}}, expected a list'),
 ]
@@ -289,16 +289,16 @@ JOBS = [
     ("jobs.1.id", "a", 'found "a" a second time, expected ids that differ'),
     ("jobs.0.id", "", 'found "", expected a non-empty text'),
     ("jobs.0.id", 3, "found 3, expected text"),
-    ("jobs.0.step", 1, "found an unknown key 'step', expected one of the format's keys (did you mean 'steps'?)"),
+    ("jobs.0.step", 1, "found an unknown key 'step', expected one of the format's keys (did you mean steps?)"),
     (
         "jobs.0.history.isolatd_time",
         1,
-        "found an unknown key 'isolatd_time', expected one of the format's keys (did you mean 'isolated_time'?)",
+        "found an unknown key 'isolatd_time', expected one of the format's keys (did you mean isolated_time?)",
     ),
     (
         "jobs.1.gpus.maximum",
         1,
-        "found an unknown key 'maximum', expected one of the format's keys (did you mean 'max'?)",
+        "found an unknown key 'maximum', expected one of the format's keys (did you mean max?)",
     ),
     ("jobs.0.gpus", 0, "found 0, expected a number of at least 1"),
     ("jobs.0.gpus", -1, "found -1, expected a number of at least 1"),
@@ -426,7 +426,7 @@ OPTIONS = [
     (
         "jobs.1.options.0.througput",
         1,
-        "found an unknown key 'througput', expected one of the format's keys (did you mean 'throughput'?)",
+        "found an unknown key 'througput', expected one of the format's keys (did you mean throughput?)",
     ),
     ("jobs.1.options", [], "found [], expected at least 1 entry"),
     ("jobs.1.options", {}, "found {}, expected a list"),
@@ -470,7 +470,7 @@ COLOCATION = [
     (
         "colocation.0.workload",
         ["a"],
-        "found an unknown key 'workload', expected one of the format's keys (did you mean 'workloads'?)",
+        "found an unknown key 'workload', expected one of the format's keys (did you mean workloads?)",
     ),
     ("colocation.0.workloads", ..., "colocation[0]: found neither of workloads and jobs, expected exactly one of them"),
     ("colocation.0.jobs", ["a", "b"], "colocation[0]: found both of workloads and jobs, expected exactly one of them"),

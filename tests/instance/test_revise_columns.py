@@ -118,8 +118,8 @@ def test_nodes_are_looked_up_once(instance: Instance, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("states", "message"),
     [
-        ({"smal": "up"}, 'no node is called "smal"; did you mean "small"?'),
-        ({"a100-7": "up"}, 'no node is called "a100-7"; did you mean "a100-1"?'),
+        ({"smal": "up"}, 'no node is called "smal"; did you mean small?'),
+        ({"a100-7": "up"}, 'no node is called "a100-7"; did you mean a100-1?'),
         ({"": "up"}, 'no node is called ""'),
         ({"small": "off"}, 'node "small": found state "off", expected one of up, drain, down, reserved'),
     ],

@@ -186,7 +186,7 @@ def test_it_speaks_for_an_instance() -> None:
         (
             {"iteration": 3},
             "performance.iteration: found an unknown key 'iteration', expected one of the format's keys "
-            "(did you mean 'iterations'...",
+            "(did you mean iterations...",
         ),
         ({"learning_rate": 0.0}, "performance.learning_rate: found 0.0, expected a number above 0"),
         (

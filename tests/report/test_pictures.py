@@ -138,3 +138,12 @@ def test_names_of_any_characters_make_pictures_that_can_be_read(tmp_path: Path) 
         report.save_picture(ax, tmp_path / "p.svg")
         xml.dom.minidom.parse(str(tmp_path / "p.svg"))
         xml.dom.minidom.parseString(inline_svg(ax, "words"))
+
+
+def test_a_character_that_the_font_lacks_is_no_warning(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    job = {"id": "train \N{ROCKET}", "options": [{"pool": "p", "gpus": 1, "duration": 3.0}]}
+    pools = [{"name": "p", "nodes": 2, "gpus_per_node": 1}]
+    document = {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": [job]}
+    planned = optsched.solve(document, "makespan-unrelated")
+    save_picture(schedule_gantt(planned), tmp_path / "plan.svg")
+    assert [warning for warning in recwarn if "Glyph" in str(warning.message)] == []

@@ -251,7 +251,7 @@ AT = r"workloads.w.parameters"
         (transformer(precision="int4"), AT + ".transformer.precision: found \"int4\", expected one of 'fp64'..."),
         (transformer(layer=3),
          AT + ".transformer.layer: found an unknown key 'layer', expected one of the format's keys "
-         "(did you mean 'layers'?)"),
+         "(did you mean layers?)"),
         ({"w": {"parameters": {"transformer": 3}}}, AT + ".transformer: found 3, expected an object"),
         ({"w": {"parameters": {"batch": 1.5} | transformer(batch=None)["w"]["parameters"]}},
          AT + ".batch: found 1.5, expected a whole number of sequences, at least 1"),
@@ -280,7 +280,7 @@ def test_wrong_parameters(workloads: Document, message: str) -> None:
         (
             {"computes": 0.5},
             "performance.computes: found an unknown key 'computes', expected one of the format's keys "
-            "(did you mean 'compute'...",
+            "(did you mean compute...",
         ),
         ({"overlap": -1}, "performance.overlap: found -1, expected a number of at least 0"),
         ({"zero": 4}, "performance.zero: found 4, expected a number of at most 3"),
