@@ -182,7 +182,8 @@ def drop_unfit(columns: KindColumns, instance: Instance, kinds: Kinds, sizes: Po
     What was dropped before is looked at anew.
     """
     ways = columns.ways
-    drop = unfit(ways, sizes)[columns.way]
+    few = len(ways) > len(columns)  # a part of the columns, which has a part of the ways
+    drop = unfit(ways.take(columns.way), sizes) if few else unfit(ways, sizes)[columns.way]
     if instance.stated_needs.gpu_memory.any():
         needs, has = gpu_memory(instance, kinds, columns)
         on_gpus = ((ways.pool >= 0) & (ways.gpus > 0))[columns.way]

@@ -22,6 +22,7 @@ from optsched.arrays import (
     ranges,
     taken,
 )
+from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.tables import OptionTable
 from optsched.performance import JobBatch
@@ -31,6 +32,8 @@ from optsched.performance.table import TableModel
 
 STRIDE = 2**32
 """More than any count of GPUs."""
+MOST_COUNTS = 100_000
+"""GPU counts of one job that columns are made of at most."""
 
 
 class Absence(IntEnum):
@@ -124,10 +127,22 @@ class Kinds:
         by_table = taken(self.own, rows) | complete
         row, count = listed.listed_counts(taken(self.profile, rows), low, np.where(by_table, high, low))
         length = np.where(by_table, 0, high - low)
+        self._refuse_endless_range(plain, length)
         leveled, level_count = self._level_counts()
         return (
             joined([plain, plain[row], np.repeat(plain, length), leveled]),
             joined([low, count, ranges(low + 1, length), level_count]),
+        )
+
+    def _refuse_endless_range(self, kind: IntArray, length: IntArray) -> None:
+        """Refuse a range with so many GPU counts that the clock cannot stop the making of their columns."""
+        if length.max(initial=0) < MOST_COUNTS:
+            return
+        widest = int(np.argmax(length))
+        raise InvalidInput(
+            f"jobs[{int(self.first[kind[widest]])}].gpus",
+            f"a range of {int(length[widest]) + 1:,} numbers of GPUs that the largest pool has",
+            f"at most {MOST_COUNTS:,} where the rates come from a model: state the numbers as levels",
         )
 
     def _level_counts(self) -> tuple[IntArray, IntArray]:

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from compile_cases import ConstantModel, columns_of, compiled, document, dropped_of, random_candidates
+from refusals import refuses
 
+import optsched
 from optsched.candidates import Absence, Drop
 
 POOL = {"name": "a", "nodes": 2, "gpus_per_node": 4, "gpu_memory": 16}
@@ -265,3 +267,27 @@ def test_a_model_that_says_nonsense_is_named() -> None:
 
         with pytest.raises(ValueError, match=f"performance model constant says {rate} steps/s"):
             compiled(document({"a": 1}, [{"workload": "w"}], workloads={"w": {}}), Wrong())
+
+
+@pytest.mark.parametrize("generate", [False, True])
+def test_a_range_of_very_many_gpu_counts_is_refused(monkeypatch: pytest.MonkeyPatch, generate: bool) -> None:
+    """Only as far as the pools go, and only where a model has rates for all of them."""
+    monkeypatch.setattr("optsched.candidates.kinds.MOST_COUNTS", 6)
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": [{"name": "v100", "gpu": "V100-SXM2-16GB", "nodes": 1, "gpus_per_node": 8}]},
+        "performance": {"model": "prior"},
+        "workloads": {"w": {"throughput": {"v100": {"1": 2.0}}}},
+        "jobs": [{"id": name, "workload": "w", "steps": 5, "gpus": {"min": 1, "max": most}} for name, most in JOBS],
+    }
+    found = "jobs[1].gpus: found a range of 8 numbers of GPUs that the largest pool has"
+    with refuses(f"{found}, expected at most 6 where the rates come from a model: state the numbers as levels"):
+        optsched.solve(document, generate_columns=generate)
+    document["jobs"][1]["gpus"]["levels"] = [1, 8]
+    assert optsched.solve(document, generate_columns=generate).status == "optimal"
+    document["performance"] = {"model": "table"}
+    del document["jobs"][1]["gpus"]["levels"]
+    assert optsched.solve(document).status == "optimal"
+
+
+JOBS = (("few", 6), ("many", 10**9))
