@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -90,6 +91,12 @@ class Classes:
     def columns(self) -> int:
         """N."""
         return len(self.class_a)
+
+    def at(self, instance: Instance) -> Classes:
+        """The same classes of the instance at a later time, where nothing in ``reads`` has changed."""
+        later = copy(self)  # with the cached properties: none of them depends on the time
+        object.__setattr__(later, "candidates", self.candidates.at(instance))
+        return later
 
     @cached_property
     def member(self) -> sp.csr_matrix:

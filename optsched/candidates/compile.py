@@ -94,6 +94,10 @@ class Candidates:
             self._classes[key] = build_classes(self, reads, labels)
         return self._classes[key]
 
+    def at(self, instance: Instance) -> Candidates:
+        """The same candidates of the instance at a later time, with the same jobs, nodes and rates."""
+        return replace(self, instance=instance, _classes={})
+
     def per_job(self) -> Candidates:
         """The same candidates, but with every job a class of its own."""
         return replace(self, aggregate=False, _classes={})

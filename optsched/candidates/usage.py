@@ -59,10 +59,15 @@ class Usage:
             return self.given
         return one_per_column(self.by_way.row, self.by_way.amount, self.by_way.way, self.resources)
 
+    @cached_property
+    def by_column(self) -> sp.csc_matrix:
+        """``matrix`` by columns."""
+        return sp.csc_matrix(self.matrix)
+
     def take(self, columns: AnyArray) -> Usage:
         """That of some columns."""
         if self.by_way is None:
-            return Usage.of(sp.csr_matrix(self.matrix.tocsc()[:, columns]))
+            return Usage.of(sp.csr_matrix(self.by_column[:, columns]))
         return Usage(self.resources, ByWay(self.by_way.way[columns], self.by_way.row, self.by_way.amount))
 
     def total(self, x: FloatArray) -> FloatArray:

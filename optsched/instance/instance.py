@@ -121,8 +121,9 @@ class Instance:
     def stated_needs(self) -> StatedNeeds:
         """What workloads and options need beside GPUs."""
         workloads = self.workloads
-        demands, memory = [each.demand for each in workloads], [each.gpu_memory for each in workloads]
-        return StatedNeeds.of(demands, memory, self.options)
+        return StatedNeeds(
+            [each.demand for each in workloads], [each.gpu_memory for each in workloads], self.options.uses
+        )
 
     @cached_property
     def queue(self) -> IntArray:

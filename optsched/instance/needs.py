@@ -4,52 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
-from optsched.instance.tables import OptionTable
 
 
 @dataclass(frozen=True)
 class StatedNeeds:
-    """Needs of workloads and of options; the last row of each array is for none.
+    """Needs of workloads and of options. Rounds ask for the names alone; the arrays are made when they are used.
 
     Attributes
     ----------
-    names : tuple of str
-        Resources that some of them name.
-    demand : csr_matrix, shape (workloads + 1, names)
-        Per GPU.
-    uses : csr_matrix, shape (options + 1, names)
-        In total.
-    gpu_memory : FloatArray, shape (workloads + 1,)
-        GB per GPU, 0 where it is not stated.
+    demands : sequence of mapping of str to float
+        Of each workload per GPU, by resource.
+    memories : sequence of float or None
+        GB per GPU that each workload needs.
+    totals : sequence of mapping of str to float
+        Of each option in total, by resource.
     """
 
-    names: tuple[str, ...]
-    demand: sp.csr_matrix
-    uses: sp.csr_matrix
-    gpu_memory: FloatArray
+    demands: Sequence[Mapping[str, float]]
+    memories: Sequence[float | None]
+    totals: Sequence[Mapping[str, float]]
 
-    @classmethod
-    def of(
-        cls, demands: Sequence[Mapping[str, float]], gpu_memory: Sequence[float | None], options: OptionTable
-    ) -> StatedNeeds:
-        """Those of workloads with these demands and memories, and of options."""
-        numbers: dict[str, int] = {}
-        entries = [(_entries(needs, numbers), len(needs)) for needs in (demands, options.uses)]
-        demand, uses = (
-            sp.csr_matrix((amount, (row, name)), shape=(count + 1, len(numbers)))
-            for (row, name, amount), count in entries
-        )
-        memory = np.array([0.0 if each is None else each for each in (*gpu_memory, None)])
-        return cls(tuple(numbers), demand, uses, memory)
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Resources that some of them name."""
+        return tuple(dict.fromkeys(name for needs in (self.demands, self.totals) for need in needs for name in need))
 
+    @cached_property
+    def demand(self) -> sp.csr_matrix:
+        """Per GPU, shape (workloads + 1, names); the last row is for none."""
+        return self._matrix(self.demands)
 
-def _entries(needs: Sequence[Mapping[str, float]], numbers: dict[str, int]) -> tuple[list[int], list[int], list[float]]:
-    """Row, number of the name and amount of every entry; new names are added to ``numbers``."""
-    rows = [row for row, need in enumerate(needs) for _ in need]
-    names = [numbers.setdefault(name, len(numbers)) for need in needs for name in need]
-    return rows, names, [amount for need in needs for amount in need.values()]
+    @cached_property
+    def uses(self) -> sp.csr_matrix:
+        """In total, shape (options + 1, names); the last row is for none."""
+        return self._matrix(self.totals)
+
+    @cached_property
+    def gpu_memory(self) -> FloatArray:
+        """GB per GPU, 0 where it is not stated, shape (workloads + 1,); the last is for none."""
+        return np.array([0.0 if each is None else each for each in (*self.memories, None)])
+
+    def _matrix(self, needs: Sequence[Mapping[str, float]]) -> sp.csr_matrix:
+        number = {name: place for place, name in enumerate(self.names)}
+        row = [place for place, need in enumerate(needs) for _ in need]
+        column = [number[name] for need in needs for name in need]
+        amount = [value for need in needs for value in need.values()]
+        return sp.csr_matrix((amount, (row, column)), shape=(len(needs) + 1, len(number)))

@@ -120,20 +120,32 @@ class Answer:
 
 @dataclass
 class Memory:
-    """An answer that is given again, for a caller who knows when it no longer holds, and takes it out then.
+    """What is given again in later rounds, for a caller who knows when it no longer holds, and forgets it then.
 
-    It is the same as solving again where no job or node came, went or changed, the formulation reads nothing that time
-    changes, and no side constraint does. Of a ranking, the rows are given again and put in the order of the moment.
+    Attributes
+    ----------
+    candidates : Candidates, optional
+        Of the last compile. They hold until a job or node comes, goes or changes, or the performance model learns.
+    answer : Answer, optional
+        The same as solving again where the candidates hold, the formulation reads nothing that time changes, and no
+        side constraint does. Of a ranking, the rows are given again and put in the order of the moment.
     """
 
+    candidates: Candidates | None = None
     answer: Answer | None = None
+
+    def forget(self) -> None:
+        """Something has happened."""
+        self.candidates = self.answer = None
 
     def at(self, instance: Instance) -> Answer | None:
         """The answer, of the instance as it is now."""
-        if self.answer is None:
-            return None
-        classes = self.answer.classes
-        return replace(self.answer, classes=replace(classes, candidates=replace(classes.candidates, instance=instance)))
+        return None if self.answer is None else replace(self.answer, classes=self.answer.classes.at(instance))
+
+    def compiled(self, instance: Instance, compiled: Callable[[], Candidates]) -> Candidates:
+        """The candidates of the instance as it is now, compiled if there are none that hold."""
+        self.candidates = compiled() if self.candidates is None else self.candidates.at(instance)
+        return self.candidates
 
 
 def formulation_of(
@@ -167,6 +179,7 @@ def allocate(
     view: View,
     load: Callable[[str], type[Solver]],
     model: Callable[[Instance], PerformanceModel],
+    memory: Memory,
     recorded: Recorded | None = None,
 ) -> Answer:
     """The allocation of the formulation; where there is none, the last one as far as it is still possible.
@@ -180,6 +193,8 @@ def allocate(
         Solver class by name.
     model : callable
         The performance model of an instance.
+    memory : Memory
+        Candidates that still hold are taken from it, and new ones put there.
     recorded : Recorded, optional
         What this round came to when it was planned before.
 
@@ -191,7 +206,7 @@ def allocate(
     policy, instance, started = state.policy, view.instance, time.perf_counter()
     held = bool((view.must & ~view.outside).any())
     formulation = formulation_of(policy, instance, view.constraints, held)
-    candidates = compile_for(formulation, instance, model(instance))
+    candidates = memory.compiled(instance, lambda: compile_for(formulation, instance, model(instance)))
     candidates = candidates.without_jobs(view.outside | view.awaits, "it is not in the program of this round")
     if any(own.kind == UNINTERRUPTED for own in formulation.constraints):
         candidates = candidates.without_jobs(blocked(view, candidates), BLOCKED)

@@ -185,7 +185,7 @@ def upper_sides(side: Sequence[SideRows], classes: Classes) -> tuple[sp.csr_matr
 def uses_of(classes: Classes) -> Uses:
     """Shares of all renewable resources that each class column holds."""
     renewable = classes.resources.renewable
-    uses = Uses.of(classes.usage)
+    uses = Uses.of(classes.holds.by_column)
     kept = renewable[uses.resource]
     number, count = np.cumsum(renewable) - 1, np.concatenate(([0], np.cumsum(kept)))
     capacity = classes.capacity[uses.resource[kept]]

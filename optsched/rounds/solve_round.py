@@ -85,7 +85,7 @@ def solve_round(
     recorded : Recorded, optional
         What this round came to when it was planned before: no program is solved then.
     memory : Memory, optional
-        An answer that still holds is taken from it, and a new one put there.
+        What still holds is taken from it, and what is new put there.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def _planned(
     answer = memory.at(view.instance)
     if state.policy.ranking is not None or answer is None:
         ranked = state.policy.ranking is not None
-        answer = rank(state, view, model, answer) if ranked else allocate(state, view, load, model, recorded)
+        answer = rank(state, view, model, answer) if ranked else allocate(state, view, load, model, memory, recorded)
         memory.answer = replace(answer, timings={}) if answer.fallback is None else None
     allocated = time.perf_counter()
     round = _Round(state, view, answer)

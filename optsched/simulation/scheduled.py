@@ -93,7 +93,7 @@ class Scheduled:
         added = _arriving(self._source, come) if len(come) else None
         self.living.state = with_instance(state, with_jobs(state.instance, kept, added), kept)
         self.rows = np.concatenate([self.rows[kept], come])
-        self._memory.answer = None
+        self._memory.forget()
 
     def progress(self, steps_done: FloatArray) -> None:
         """Steps that the jobs of the trace have done."""
@@ -105,7 +105,7 @@ class Scheduled:
         changed = self._regimes.in_stage(table, self.rows, stage[self.rows])
         if (changed.workload != table.workload).any():
             self._set(changed)
-            self._memory.answer = None
+            self._memory.forget()
 
     def _set(self, table: JobTable) -> None:
         state = self.state
@@ -115,11 +115,11 @@ class Scheduled:
         """Nodes change their states; what runs on those that are down has stopped."""
         event = Nodes.model_validate({"states": dict(states), "now": max(now, self.state.now)})
         self.living.accept(self.living.after(event))
-        self._memory.answer = None
+        self._memory.forget()
 
     def interrupted(self, jobs: BoolArray) -> None:
         """Jobs (a mask of those of the trace) do not run any more."""
-        self._memory.answer = None
+        self._memory.forget()
         self.living.state = stopped(self.state, jobs[self.rows])
 
     def observe(self, job: IntArray, rate: FloatArray) -> None:
@@ -134,7 +134,7 @@ class Scheduled:
         }
         if told:
             self.living.accept(self.living.after(Observe.model_validate({"jobs": told, "now": self.state.now})))
-            self._memory.answer = None
+            self._memory.forget()
 
     # --- what it says -------------------------------------------------------------------------------------------------
 
@@ -144,8 +144,10 @@ class Scheduled:
         Where nothing has happened since the last allocation that could change it, it is not computed again; an order
         always is, but of the same rows.
         """
-        solved = self._memory.answer is None or not self._lasting or self.state.policy.ranking is not None
-        state, plan = self.living.planned(now, memory=self._memory if self._lasting else None)
+        if not self._lasting:
+            self._memory.answer = None
+        solved = self._memory.answer is None or self.state.policy.ranking is not None
+        state, plan = self.living.planned(now, memory=self._memory)
         self.living.follow(state, plan)
         return plan, solved
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import cache
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,6 +44,12 @@ def _highspy() -> Any:
             "install highspy>=1.12,<1.14"
         ) from None
     return highspy
+
+
+@cache
+def _version_of(highspy: ModuleType) -> str:
+    """The version of HiGHS: only a solver object tells it, and every run asks."""
+    return str(highspy.Highs().version())
 
 
 class HighsSession(Session):
@@ -391,7 +399,7 @@ class Highs(Solver):
     @classmethod
     def version(cls) -> str:
         """Version of highspy's HiGHS."""
-        return str(_highspy().Highs().version())
+        return _version_of(_highspy())
 
     def open(self, program: LinearArrays) -> Session:
         """Load a program."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from refusals import refuses
 
+from optsched.assembly import compile_for
 from optsched.errors import UsageError
 from optsched.simulation import Simulation, simulate
 from optsched.traces import Trace
@@ -316,6 +317,36 @@ def test_rounds_in_which_nothing_can_change_are_not_planned(make: Make, monkeypa
     assert np.array_equal(quick.jobs.finish, slow.jobs.finish)
     assert np.array_equal(quick.jobs.starts, slow.jobs.starts)
     assert np.array_equal(quick.rounds.busy, slow.rounds.busy)
+
+
+@pytest.mark.parametrize("policy", ["makespan", "max-min-fairness"])
+def test_candidates_hold_until_a_job_or_node_changes(make: Make, monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+    """A makespan reads the steps left, so it is solved in every round, but not compiled: progress changes no column."""
+    random = np.random.default_rng(5)
+    jobs = [
+        {"id": f"j{row}", "steps": float(random.integers(900, 4000)), "arrival": row * 700.0, "throughput": {"p": 1.0}}
+        | ({"gpus": {"min": 1, "max": 2}, "throughput": {"p": {"1": 1.0, "2": 1.6}}} if row % 3 == 0 else {})
+        for row in range(8)
+    ]
+    events = [{"at": 2110.0, "node": "p-1", "state": "down"}, {"at": 2600.0, "node": "p-1", "state": "up"}]
+    trace = make(jobs, {"p": 4}, node_events=events)
+    compiled = []
+
+    def counted(*given: object) -> object:
+        compiled.append(given)
+        return compile_for(*given)
+
+    monkeypatch.setattr("optsched.rounds.allocating.compile_for", counted)
+    kept, few = simulate(trace, policy), len(compiled)
+    assert 0 < few <= 2 * len(jobs) + len(events)
+    monkeypatch.setattr("optsched.rounds.allocating.Memory.compiled", lambda self, instance, made: made())
+    anew = simulate(trace, policy)
+    assert len(compiled) - few == anew.rounds.solved.sum() == kept.rounds.solved.sum()
+    assert policy != "makespan" or len(compiled) > 3 * few
+    for part in ("jobs", "rounds"):
+        for name, values in vars(getattr(kept, part)).items():
+            if name != "seconds":
+                assert np.array_equal(values, getattr(getattr(anew, part), name)), (part, name)
 
 
 @pytest.mark.parametrize(
