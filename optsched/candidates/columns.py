@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,8 +172,9 @@ class KindColumns:
         return cls(kind=kind, way=way, ways=ways, **(default | given))  # type: ignore[arg-type]
 
     @classmethod
+    @cache
     def none(cls) -> KindColumns:
-        """No columns."""
+        """No columns; always the same."""
         nothing = np.zeros(0, np.int64)
         return cls.make(nothing, nothing, nothing, nothing)
 
