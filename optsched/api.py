@@ -164,7 +164,8 @@ def solve(
     timings["total"] = time.perf_counter() - started
     if engine.start is not None and not engine.start_used:
         log.warning("the start was of no use: %s was solved without a run that takes one", formulation)
-    return replace(solution, timings=timings, packed=side_by_side, notes=notes_on(chosen, solution.candidates))
+    notes = (*solution.notes, *notes_on(chosen, solution.candidates))
+    return replace(solution, timings=timings, packed=side_by_side, notes=notes)
 
 
 def _check_options(formulation: str, given: Iterable[str]) -> None:
@@ -269,8 +270,10 @@ def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
     timings["place"] = spent
     timings["total"] = timings.pop("total")  # the last one, as ever
     formulation = make_formulation(solution.formulation, solution.options, solution.constraints)
-    notes = notes_on(formulation, solution.candidates, placed=True)
-    return replace(solution, placement=placement, timings=timings, notes=notes)
+    before = notes_on(formulation, solution.candidates)
+    notes = [note for note in solution.notes if note not in before]
+    notes += notes_on(formulation, solution.candidates, placed=True)
+    return replace(solution, placement=placement, timings=timings, notes=tuple(notes))
 
 
 def make_limits(

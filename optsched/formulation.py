@@ -263,7 +263,8 @@ class Formulation(ABC):
             solution = self.solution(made.program.classes.candidates, made.program, made.outcome, engine)
             return replace(solution, columns_made=made.count)
         answer = solve_allocation(engine, program)
-        return self.solution(candidates, answer.program, answer.outcome, engine, stages=answer.stages)
+        solution = self.solution(candidates, answer.program, answer.outcome, engine, stages=answer.stages)
+        return replace(solution, notes=answer.notes)
 
     def solution(
         self,

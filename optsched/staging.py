@@ -34,11 +34,12 @@ REACHED = 1e-9
 
 @dataclass(frozen=True)
 class Answer:
-    """The last program, what came out of it, and the stages before it."""
+    """The last program, what came out of it, the stages before it, and what a user should hear of it."""
 
     program: AllocationProgram
     outcome: Outcome
     stages: tuple[Stage, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def solve_allocation(engine: Engine, program: AllocationProgram) -> Answer:
@@ -89,7 +90,7 @@ def _filled(engine: Engine, program: AllocationProgram) -> Answer:
         final = Filling(program).final()
         outcome = engine.known(final, found, partial(engine.certified_rows, final))
         if outcome is not None:
-            answers.append(Answer(final, outcome))
+            answers.append(Answer(final, outcome, notes=_without_bound(())))
         return outcome
 
     best = engine.attempt(engine.ways(once), known=known)
@@ -203,7 +204,16 @@ def _stopped(engine: Engine, filling: Filling, values: Values, reached: _Reached
         outcome = engine.certified_allocation(final, arrays, point, None)
         if outcome.x is not None:
             break
-    return Answer(final if outcome.x is not None else program, outcome, tuple(stages))
+    found = outcome.x is not None
+    return Answer(final if found else program, outcome, tuple(stages), _without_bound(stages) if found else ())
+
+
+def _without_bound(stages: Sequence[Stage]) -> tuple[str, ...]:
+    """Why a filling that was stopped has no bound, and what its first stage proves."""
+    why = "filling was stopped: its objective is a total over the levels of all stages, and has no bound before all end"
+    if not stages or stages[0].bound is None:
+        return (f"{why}; no stage ended, so that no level is proved either",)
+    return (f"{why}; the duals of the first stage prove that not all jobs can rise beyond {stages[0].bound:.6g}",)
 
 
 def settled(program: AllocationProgram, stages: Sequence[Stage]) -> AllocationProgram:

@@ -422,6 +422,26 @@ def test_a_limit_midway_leaves_a_feasible_allocation(monkeypatch: pytest.MonkeyP
     assert seen <= {"feasible", "optimal"}
 
 
+def test_a_stopped_run_says_why_it_has_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The total depends on the levels of all stages; the first stage proves the smallest level, if it ended."""
+    instance, seen = case_of_stages().instance(), set()
+    for after in range(runs_of_highs(monkeypatch)):
+        with monkeypatch.context() as patch:
+            After(after, lambda values: replace(values, termination=Termination.WORK_LIMIT)).install(patch)
+            solution = optsched.solve(instance, NAME, solver="highs")
+        notes = [note for note in solution.notes if note.startswith("filling was stopped")]
+        if solution.status == "optimal" or solution.bound is not None:
+            assert not notes
+            continue
+        (note,) = notes
+        proved = f"not all jobs can rise beyond {solution.stages[0].bound:.6g}" if solution.stages else "no stage ended"
+        assert proved in note
+        seen.add(bool(solution.stages))
+        placed = optsched.place(solution, rows=[]) if after == 0 else solution
+        assert note in placed.notes and note in placed.to_document()["notes"]
+    assert seen == {False, True}
+
+
 def test_limits_of_time_and_work_on_a_large_instance() -> None:
     random = np.random.default_rng(0)
     instance = Instance.from_arrays(
