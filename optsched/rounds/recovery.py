@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from optsched.errors import InvalidInput, JournalError, ReplayDiffers, UsageError
 from optsched.rounds.digest import plan_digest
@@ -13,6 +14,7 @@ from optsched.rounds.journal import Entry, Snapshot, read_from, read_latest, sna
 from optsched.rounds.living import Living
 from optsched.rounds.metrics import Metrics
 from optsched.rounds.plan import Plan
+from optsched.rounds.plan_document import metrics as metrics_of
 from optsched.rounds.recording import read_metrics, read_state, recorded_of
 from optsched.rounds.state import RoundState
 from optsched.rounds.watching import last_round
@@ -96,9 +98,20 @@ def _replayed(journal: str | Path, living: Living, metrics: Metrics, entries: It
         found = plan_digest(plan)
         if found != record["digest"]:
             raise ReplayDiffers(
-                f"journal {journal}: round {record['round']} planned again is another plan (digest {found}, expected "
-                f"{record['digest']}): it was made by another version of optsched or of a solver"
+                f"journal {journal}: round {record['round']} planned again is another plan: "
+                f"{_difference(plan, record)} (digest {found}, expected {record['digest']}); another version of "
+                "optsched or of a solver wrote it. To go on: with that version, "
+                f"`optsched replay {journal} --state state.json`; "
+                'with this one, Scheduler("state.json", journal=...), and submit what came after that round again'
             )
         living.follow(state, plan)
         metrics.plan(plan, record.get("seconds"))
         yield Replayed(state, plan)
+
+
+def _difference(plan: Plan, record: Mapping[str, Any]) -> str:
+    """How a plan differs from the record of one: numbers of jobs by verdict, else that jobs or GPUs are others."""
+    here, there = metrics_of(plan)["jobs"], record.get("jobs", {})
+    differ = [name for name in here if name in there and here[name] != there[name]]
+    counts = (f"{name} {here[name]} jobs, not {there[name]}" for name in differ)
+    return ", ".join(counts) or "other jobs, GPUs or reasons in the same numbers"

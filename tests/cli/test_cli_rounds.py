@@ -258,7 +258,11 @@ def test_a_plan_that_is_another_one_here(run: Any, journal: Path, monkeypatch: p
     monkeypatch.setattr("optsched.rounds.recovery.plan_digest", lambda plan: "0123")
     result = run("replay", journal, "--round", 4)
     assert (result.code, result.out) == (6, "")
-    assert "round 3 planned again is another plan (digest 0123, expected " in result.err
+    assert "round 3 planned again is another plan: other jobs, GPUs or reasons in the same numbers" in result.err
+    assert "(digest 0123, expected " in result.err
+    assert f"optsched replay {journal} --state state.json" in result.err
+    monkeypatch.setattr("optsched.rounds.recovery.metrics_of", lambda plan: {"jobs": {"start": 99}})
+    assert "another plan: start 99 jobs, not " in run("replay", journal, "--round", 4).err
 
 
 @pytest.mark.parametrize("command", [["replay"], ["replay", "--list"], ["top"], ["top", "--prometheus"]])
