@@ -61,12 +61,13 @@ class Lease(Formulation):
     Among plans of the same value the earliest is taken, and among those the one with the fewest pieces:
         starts    minimise  sum_o sum_t (L t / b_o) X_ot      the mean start of a job's leases, added up over jobs
         pieces    minimise  the stretches of leases in which jobs run without interruption (`formulations.lease_pieces`)
-    The mean of the starts of its leases is the start of a job that runs in one piece, plus a constant: it is the start
-    that cannot be made earlier by cutting the job. Status, bound and gap of a solution certify the value alone. What
-    was reached in starts and pieces stands in its ``stages``, with the solver's bound, each with those before it held;
-    `optsched verify` recomputes the values from the schedule. Programs of more than 4,000 columns, and those for which
-    a limit leaves no time, are not solved: every job is then moved as early as the others leave room, and the stage
-    has no bound.
+    The mean start is the average over all leases of the job. For a job in one piece it is the start of its first lease
+    plus a constant. The first lease alone would be the wrong measure: a job could run its first lease early and all
+    others late. Status, bound and gap of a solution certify the value only. The ``stages`` of the solution hold the
+    values of starts and pieces and the solver's bounds on them; each stage keeps the values of those before it, and
+    `optsched verify` recomputes the values from the schedule. A stage is not solved if its program has more than 4,000
+    columns or if no time is left. Then every job is moved as early as the other jobs leave room, and the stage has no
+    bound.
 
     Solvers start from the plan by earliest deadline first (`Leases._by_deadline`), which is the answer where a limit
     leaves nothing better. Without ``admission`` there is one only where it keeps all deadlines.

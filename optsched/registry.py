@@ -26,7 +26,7 @@ GROUPS = {
     "ranking": "optsched.rankings",
 }
 KINDS = {"formulation": "formulation", "constraint": "side constraint", "ranking": "ranking"}
-"""Kinds of things of which a name of one is often given for a name of another, as messages call them."""
+"""Kinds whose names users mix up, and what messages call them: an unknown formulation may be a known ranking."""
 
 
 @cache

@@ -37,11 +37,12 @@ def placement_view(solution: Solution) -> Iterator[RenderableType]:
         yield f"... and {count(len(placement) - SHOWN, 'more row')} (use -o or --json)"
     if placement.contradicted:
         yield ""
-        yield heading(f"Cannot be preempted, but not let run on: {count(len(placement.contradicted), 'job')}")
+        jobs = count(len(placement.contradicted), "job")
+        yield heading(f"Not preemptible, but stopped or moved by the allocation: {jobs}")
         yield bullets(reason for _, reason in placement.contradicted[:REFUSED])
         if len(placement.contradicted) > REFUSED:
             yield f"... and {len(placement.contradicted) - REFUSED:,} more (use -o or --json)"
-        yield "They keep their GPUs. With -C uninterrupted the allocation lets them run on."
+        yield "These jobs keep their GPUs. Solve with -C uninterrupted for an allocation in which they continue."
     if placement.refused:
         yield ""
         yield heading(f"No place: {count(len(placement.refused), 'row')}")

@@ -60,9 +60,10 @@ def real(text: str | None, option: str) -> float | None:
 
 
 def value(text: str) -> Any:
-    """true, false, null, a number or JSON as what it is, anything else as text.
+    """The value that a text of the command line stands for.
 
-    ``[a, b]`` is a list too: a shell takes the quotes of ``["a", "b"]`` away.
+    JSON (``true``, ``null``, ``3``, ``{"a": 1}``) is parsed. ``[a, b]`` is a list of texts, because shells remove the
+    quotes of ``["a", "b"]``. Any other text is returned unchanged.
     """
     try:
         parsed = json.loads(text, parse_constant=str, object_pairs_hook=_object)

@@ -21,22 +21,23 @@ Duration = float | str
 def seconds_of(value: Duration, name: str) -> float:
     """Seconds of 90, ``90``, ``90s``, ``5m``, ``2h`` or ``1d``; raises `UsageError` naming the parameter."""
     seconds = _seconds(value)
-    sensible = isinstance(value, Real) if seconds is value else math.isfinite(seconds)  # text of 400 digits is none
+    # A number is checked by whoever takes it. Text such as 400 digits becomes infinity and is refused here.
+    sensible = isinstance(value, Real) if seconds is value else math.isfinite(seconds)
     if sensible and not isinstance(value, bool):
         return float(seconds)
     raise InvalidArgument(name, repr(value), "seconds or a duration such as 90s, 5m, 2h or 1d")
 
 
 def seconds_or_none(value: Duration | None, name: str) -> float | None:
-    """`seconds_of` a limit, which there may not be."""
+    """`seconds_of` the value, or None where there is no limit."""
     return None if value is None else seconds_of(value, name)
 
 
 def _seconds(value: Any) -> Any:
-    """Text as seconds; what is no such text stays as it is."""
+    """Convert text such as ``5m`` to seconds; return any other value unchanged."""
     match = PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
     return float(match[1]) * UNITS[match[2]] if match else value
 
 
 Spelled = BeforeValidator(_seconds)
-"""Beside the type of a field in seconds: the field takes text with a unit too, as in ``"5m"``."""
+"""Annotates a pydantic field in seconds: the field then also accepts text with a unit, such as ``"5m"``."""

@@ -110,11 +110,11 @@ def _why(classes: Classes, rows: JobRows, refused: Mapping[int, int], job: int) 
     instance = classes.instance
     row = next((row for row, of in refused.items() if of == job), None)
     if row is None:
-        return f"{_told(instance, job)}, but no row that is placed lets it run on"
+        return f"{_told(instance, job)}, but the rows to place do not include that job"
     column = int(rows.column[row])
     pool, gpus = int(classes.pool[column]), int(classes.gpus[column])
     where = "no GPU" if pool < 0 else f"{gpus} GPU{'s' * (gpus != 1)} of {instance.cluster.pools[pool].name}"
-    return f"{_told(instance, job)}, but the allocation gives it {where} in another way"
+    return f"{_told(instance, job)}, but the row to place gives it {where} in another configuration"
 
 
 def _told(instance: Instance, job: int) -> str:

@@ -273,14 +273,17 @@ class Scheduler:
             log.warning("%s", notice)
 
     def _time(self, now: float | None) -> float:
-        """The time of a call: as given, else by the clock, else that of the last call; it never goes back."""
+        """Return the time of a call, in seconds: ``now`` if given, else the clock's time, else that of the last call.
+
+        Time never decreases: an earlier time than that of the last call is replaced by the latter, with a warning.
+        """
         if now is None and self._clock is None:
             return self._living.state.now
         given = self._clock() if now is None and self._clock is not None else now
         if not isinstance(given, int | float) or isinstance(given, bool) or not abs(given) <= LARGEST:
             raise InvalidInput("now", show(given), f"seconds, at most {LARGEST:g}")
         if given < self._living.state.now:
-            log.warning("the clock went back by %g s: time stands still", self._living.state.now - given)
+            log.warning("the clock went back by %g s: the last call's time is used", self._living.state.now - given)
         return max(float(given), self._living.state.now)
 
     # --- plans ------------------------------------------------------------------------------------------------------

@@ -356,7 +356,7 @@ class _Round:
         )
 
     def _speed(self, seats: Seats) -> FloatArray:
-        """steps/s of each job that runs; what a job in no row makes is what it made before."""
+        """Rate of each running job, steps/s; a job without a row in this round keeps the rate of the last round."""
         rows, speed = seats.rows, np.where(self.view.must, self.state.service.speed, 0.0)
         speed[rows.job] = rows.rate
         shared = rows.partner >= 0
@@ -364,7 +364,7 @@ class _Round:
         return speed
 
     def _reasons(self, verdict: IntArray, refused: dict[int, str], followed: Ledger, seated: JobRows) -> dict[int, str]:
-        """Why jobs do not run, stop or move, where it is not that others are due before them."""
+        """Reasons by job for waiting, preemption and moves, except that jobs before it in the order have the GPUs."""
         view, answer, table = self.view, self.answer, self.view.instance.jobs_table
         told = {job: words for job, words in refused.items() if verdict[job] in (Verdict.HOLD, Verdict.PREEMPT)}
         told |= changes(view.configured, followed, np.flatnonzero(verdict == Verdict.MOVE))

@@ -129,4 +129,4 @@ def test_the_command_line_tells_it(tmp_path: Any, capsys: pytest.CaptureFixture[
     file.write_bytes(instance_bytes(cluster({"x": 2, "y": 1, "z": 2}, HELD, firm=("x", "y")), "json"))
     assert main(["solve", str(file), "-f", "max-throughput", "-O", "integral=true", "--place"]) == 0
     told = capsys.readouterr().out
-    assert "Cannot be preempted, but not let run on: 2 jobs" in told and "-C uninterrupted" in told
+    assert "Not preemptible, but stopped or moved by the allocation: 2 jobs" in told and "-C uninterrupted" in told
