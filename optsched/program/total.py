@@ -16,7 +16,7 @@ from optsched.program.linear import LinearProgram
 from optsched.program.linear_form import LinearForm
 from optsched.program.side_rows import SideRows
 from optsched.program.total_form import LinearTotalForm, TangentForm
-from optsched.program.utility import Utility, without_cones
+from optsched.program.utility import Utility
 
 LARGEST_LEVEL = 1e100
 """Levels that slopes may point to; beyond, the terms of a tangent overflow."""
@@ -139,9 +139,8 @@ class Total(Utility):
 
     def to_conic(self, R: FeasibleRegion) -> ConicProgram:
         """One exponential or power cone per class: u_k <= f(level_k), maximise sum_k n_k w_k u_k."""
-        without_cones(R)
-        if not self.conic:
-            return linear_to_conic(self.lowered(R).arrays)
+        if not self.conic or R.integral or R.extend is not None:
+            return super().to_conic(R)
         lp, _ = R.bare()
         u = lp.variables(len(R.classes), name="u", lower=-np.inf)
         lp.maximise((R.classes.count * self.weight)[np.newaxis, :] @ u)

@@ -79,7 +79,9 @@ class Utility(ABC):
         return float(R.highest_level.min()) if len(R.highest_level) else 0.0
 
     def to_conic(self, R: FeasibleRegion) -> ConicProgram:
-        """Lowered to cones."""
+        """Lowered to cones; raises `UsageError` for what cones cannot take."""
+        if R.integral or R.extend is not None:
+            raise UsageError("a conic program takes neither integral allocations nor rows added by extend")
         return linear_to_conic(self.lowered(R).arrays)
 
     def without_matrix(self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None) -> LinearForm:
@@ -125,9 +127,3 @@ class Utility(ABC):
     def at_least(self, R: FeasibleRegion, value: FloatArray | float, name: str) -> SideRows:
         """Rows by which the value is at least so much (of each class, where it is a smallest level)."""
         raise UsageError(f"{type(self).__name__} has no rows that ask for a value")
-
-
-def without_cones(R: FeasibleRegion) -> None:
-    """Refuse what cones cannot take; raises `UsageError`."""
-    if R.integral or R.extend is not None:
-        raise UsageError("a conic program takes neither integral allocations nor rows added by extend")
