@@ -68,7 +68,7 @@ def test_an_event_that_makes_no_sense_is_refused(call: str) -> None:
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: Document, words: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=words):
+    with refuses(words, UsageError):
         made(journal=tmp_path / "j", **options)
 
 
