@@ -1,4 +1,7 @@
-"""The documentation is true: its code runs, its tables are those of the code, its links lead somewhere."""
+"""The documentation is true: its Python runs, its tables are those of the code, its links lead somewhere.
+
+Its shell commands are run by tests/golden/test_golden.py, which also compares what they print.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ from pydantic import BaseModel
 
 import optsched
 from optsched import errors, registry
-from optsched.cli.main import main
 from optsched.instance import documents
 from optsched.ranking import RankingOptions
 from optsched.rounds.plan_document import PlanDocument
@@ -106,30 +108,6 @@ def of_pages(tmp_path_factory: pytest.TempPathFactory) -> Failures:
 @pytest.mark.parametrize("page", WITH_PYTHON)
 def test_python_runs(page: str, of_pages: Failures) -> None:
     assert of_pages[Path(page).stem] == []
-
-
-@pytest.fixture(scope="module")
-def proven() -> set[str]:
-    """Lines that have run on one page, and neither read nor wrote a file there: another page need not repeat them."""
-    return set()
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")])
-def test_shell_lines_run(page: str, proven: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    lines = [line for code in blocks(page, "sh") for line in code.splitlines()]
-    for number, line in enumerate(lines):
-        program, *arguments = shlex.split(line)
-        assert program == "optsched"
-        if line in proven:
-            continue
-        before = set(tmp_path.iterdir())
-        if page == "README.md" and number < 3:  # as a user types it; the many other lines run in this process
-            run([str(BIN / program), *arguments], tmp_path)
-        else:
-            assert main(arguments) == 0, line
-        if set(tmp_path.iterdir()) == before and not any(Path(word).exists() for word in arguments):
-            proven.add(line)
 
 
 def test_the_readme_s_python_is_short_and_says_that_it_holds(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,6 +36,7 @@ from optsched.decomposition.pairs import Pairs
 from optsched.decomposition.pricing import PairPricing
 from optsched.engine import Engine
 from optsched.program import AllocationProgram
+from optsched.program.utility import Total
 from optsched.solution.plan import Plan
 from optsched.solution.values import Termination
 
@@ -116,7 +117,7 @@ def solve_in_parts(
             return None
         searches.append(search)
         log.info("part %d of %d has the value %.9g", len(searches), len(parts), search.value)
-    total = not program.utility.smallest_level
+    total = isinstance(program.utility, Total)
     bound, proof = (np.inf, None) if total else _held_by_one(pricing)
     cuts: list[_Cut] = []
     reached: InParts | None = None
