@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from optsched.cli.main import main
+from optsched.cli.main import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -100,6 +100,16 @@ def _command(name: str | None) -> Any:
     return get_command(build_app() if name is None else build_app([name]))
 
 
+def run() -> int:
+    """The ``optsched`` program: `main` with its own command line."""
+    code = main()
+    solving = sys.modules.get("optsched.solvers.new_thread")
+    if solving is not None and solving.left_running():  # Python would wait for it
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line (default: the program's own); returns the exit code."""
     _prepare_streams()

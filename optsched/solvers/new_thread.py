@@ -19,12 +19,21 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+NAME = "highs"
+"""Name of the threads."""
+
+
+def left_running() -> bool:
+    """Whether a run that nobody waits for any longer is still going on."""
+    return any(thread.name == NAME for thread in threading.enumerate())
+
 
 def in_new_thread(work: Callable[[], T], seconds: float | None = None) -> T:
     """Call something in a new thread and wait for it: its result, or what it raises.
 
     Ctrl-C reaches the waiting thread. If its handler raises, the new thread is left to end by itself; so it is after
-    ``seconds``, when `TimeoutError` is raised.
+    ``seconds``, when `TimeoutError` is raised. The process waits for it at its end: a run of HiGHS that is still going
+    on while Python shuts down aborts the process. The ``optsched`` command leaves at once (`left_running`).
     """
     future: Future[T] = Future()
 
@@ -34,7 +43,7 @@ def in_new_thread(work: Callable[[], T], seconds: float | None = None) -> T:
         except BaseException as error:  # raised in the thread that waits
             future.set_exception(error)
 
-    thread = threading.Thread(target=run, name="highs", daemon=True)
+    thread = threading.Thread(target=run, name=NAME)
     thread.start()
     result = future.result(seconds)
     thread.join()

@@ -161,3 +161,41 @@ def test_a_run_that_goes_on_past_its_limit_is_not_waited_for(monkeypatch: pytest
     assert time.monotonic() - began < 10
     assert values.termination is Termination.TIME_LIMIT and values.x is start
     assert session.run(Limits()).objective == best
+
+
+LEFT = """
+import sys, time
+import highspy, numpy as np
+from optsched.cli.main import run
+from optsched.solvers.new_thread import in_new_thread
+
+def hard():
+    h, random, n = highspy.Highs(), np.random.default_rng(0), 60
+    h.silent()
+    h.setOptionValue("threads", 2)
+    h.setOptionValue("time_limit", {seconds})
+    for j in range(n):
+        h.addVar(0, 1)
+        h.changeColIntegrality(j, highspy.HighsVarType.kInteger)
+        h.changeColCost(j, -float(random.integers(50, 100)))
+    for i in range(40):
+        a = random.integers(1, 100, n).astype(float)
+        h.addRow(-highspy.kHighsInf, float(a.sum() // 2), n, np.arange(n, dtype=np.int32), a)
+    h.run()
+
+try:
+    in_new_thread(hard, 0.3)
+except TimeoutError:
+    print("still running", flush=True)
+sys.argv[1:] = ["solve", "--nothing"]
+sys.exit({end})
+"""
+
+
+@pytest.mark.parametrize(("end", "seconds", "code"), [("run()", 1000, 2), ("3", 1, 3)])
+def test_a_process_keeps_its_exit_code_while_a_run_goes_on(end: str, seconds: int, code: int) -> None:
+    """The command leaves at once, a script waits; a run that goes on while Python shuts down would abort the process."""
+    script = LEFT.format(end=end, seconds=seconds)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (code, "still running\n")
+    assert "terminate" not in done.stderr
