@@ -194,7 +194,7 @@ sys.exit({end})
 
 @pytest.mark.parametrize(("end", "seconds", "code"), [("run()", 1000, 2), ("3", 1, 3)])
 def test_a_process_keeps_its_exit_code_while_a_run_goes_on(end: str, seconds: int, code: int) -> None:
-    """The command leaves at once, a script waits; a run that goes on while Python shuts down would abort the process."""
+    """The command leaves at once, a script waits. A run that goes on while Python shuts down aborts the process."""
     script = LEFT.format(end=end, seconds=seconds)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (code, "still running\n")
