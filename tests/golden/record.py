@@ -16,13 +16,11 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import chdir, redirect_stdout
 from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
-
-os.environ.pop("COLUMNS", None)  # tables as wide as in a pipe
 
 import optsched
 from optsched import registry
@@ -48,13 +46,12 @@ def lines_of(page: str) -> list[str]:
 PAGES = [page for page in (*DOCUMENTS, READ) if lines_of(page)]
 
 
-def outputs(page: str, folder: Path) -> Iterator[tuple[str, str]]:
+def outputs(page: str, folder: Path) -> list[tuple[str, str]]:
     """Each command of a page, run in a folder one after the other, and what it prints, masked."""
     if page == READ:
         shutil.copytree(STORED, folder, dirs_exist_ok=True)
     with chdir(folder):
-        for line in lines_of(page):
-            yield line, masked(line, printed(line))
+        return [(line, masked(line, printed(line))) for line in lines_of(page)]
 
 
 def printed(line: str) -> str:
@@ -69,7 +66,7 @@ def printed(line: str) -> str:
 
 TIMES = r"(?:Times|Performance profile|\w+_ms\b|wall_s|total_s)"
 """How the parts of a profile that are about time begin."""
-CLOCKED = r'"(?:seconds|version|\w+_s|\w+_ms|peak_memory_mb\w*|times?|time_pairs|timings)": '
+CLOCKED = r'"(?:seconds|version|\w+_s|\w+_ms|peak_memory_mb\w*|times|time_pairs|timings)": '
 """Keys of JSON whose values are times, memory or versions."""
 
 
@@ -125,7 +122,6 @@ def record_commands() -> None:
 # --- objectives ----------------------------------------------------------------------------------------------------
 
 OBJECTIVES = HERE / "objectives.json"
-Answers = dict[str, dict[str, Any]]
 FORMULATIONS = sorted({registry.load_formulation(name).name for name in registry.names("formulation")})
 
 
@@ -173,6 +169,7 @@ def close(first: Any, second: Any, relative: float = 1e-9) -> bool:
 
 
 def record_objectives() -> None:
+    assert ORACLES.is_dir(), f"no oracles at {ORACLES}"
     rows = [f"{json.dumps(name)}: {json.dumps(answers(name, source))}" for name, source in instances().items()]
     OBJECTIVES.write_text("{\n" + ",\n".join(rows) + "\n}\n")
 
@@ -313,5 +310,6 @@ PARTS: dict[str, Callable[[], None]] = {
 }
 
 if __name__ == "__main__":
+    os.environ.pop("COLUMNS", None)  # tables as wide as in a pipe
     for part in sys.argv[1:] or ("commands", "objectives"):
         PARTS[part]()
