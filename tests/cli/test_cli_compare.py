@@ -225,7 +225,7 @@ def test_the_best_alternative_in_words(run: Any) -> None:
 def test_no_such_job(run: Any) -> None:
     result = run("explain", "@quickstart", "--job", "resnet-5O-1")
     assert (result.code, result.out) == (2, "")
-    assert result.err == 'optsched: error: quickstart has no job "resnet-5O-1"; did you mean resnet-50-1\n'
+    assert result.err == 'optsched: error: quickstart has no job "resnet-5O-1"; did you mean resnet-50-1?\n'
 
 
 def test_jobs_that_are_not_placed_or_not_optimal(run: Any, small: dict[str, Any], write: Write) -> None:
