@@ -15,7 +15,7 @@ from optsched.candidates import Classes
 from optsched.errors import InvalidInput
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.instance import Instance
-from optsched.program import AllocationProgram, Inverse, Minimum
+from optsched.program import AllocationProgram, DelayedMinimum, Inverse, Minimum
 
 LONGEST_AGE = 1e15
 """Age in units of the time that a job needs alone: with 1 / 2^53 of precision the sum of both is the age beyond it."""
@@ -72,18 +72,20 @@ class FinishTimeFairness(Formulation):
 
     def build(self, C: Classes) -> AllocationProgram:
         """See the class."""
-        t, N, past = C.instance.now - C.arrival, C.steps_left, C.isolated_time
-        throughput = C.throughput
+        D, levels = self._terms(C)
+        program = AllocationProgram(C, _utility(C, D), levels, units=Inverse())  # rho = 1 / value
+        age = C.instance.now - C.arrival
+        _refuse_endless_ages(C, age, age / D * program.highest_level)
+        return program
+
+    def _terms(self, C: Classes) -> tuple[FloatArray, sp.csr_matrix]:
+        """D, and the levels (D_k / N_k) sum_c T_kc x_c."""
+        N, throughput = C.steps_left, C.throughput
         if self.options.agnostic:
             reference = on_reference_pool(C, self.options.reference_pool, self.name)
             throughput = sp.csr_matrix(sp.diags_array(reference) @ C.member)
-        D = past + N / self.isolated_rates(C)
-        levels = sp.csr_matrix(sp.diags_array(D / N) @ throughput)
-        if not (t > 0).any():
-            return AllocationProgram(C, Minimum(), levels, units=Inverse())
-        program = AllocationProgram(C, Minimum(t / D), levels, units=Inverse())  # rho = 1 / t
-        _refuse_endless_ages(C, t, t / D * program.highest_level)
-        return program
+        D = C.isolated_time + N / self.isolated_rates(C)
+        return D, sp.csr_matrix(sp.diags_array(D / N) @ throughput)
 
     def isolated_rates(self, C: Classes) -> FloatArray:
         """iso_k = sum_j T_kj y_kj."""
@@ -97,16 +99,22 @@ class FinishTimeFairness(Formulation):
 
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
         """rho of every job."""
-        program = self.build(C)
-        assert isinstance(program.utility, Minimum)
+        D, levels = self._terms(C)
+        reached = _utility(C, D).reached(levels @ x / C.count)
         with np.errstate(divide="ignore"):  # who gets nothing never ends
-            return {"rho": 1.0 / program.utility.reached(program.level(x))}
+            return {"rho": 1.0 / reached}
+
+
+def _utility(C: Classes, D: FloatArray) -> Minimum:
+    """The smallest of 1 / (t_k / D_k + 1 / level_k); without ages t_k that is the smallest level."""
+    t = C.instance.now - C.arrival
+    return DelayedMinimum(t / D) if (t > 0).any() else Minimum()
 
 
 def _refuse_endless_ages(C: Classes, t: FloatArray, times: FloatArray) -> None:
     """Raise `InvalidInput` where an age is so many ``times`` what a job still needs that their sum is the age alone."""
-    k = int(times.argmax())
-    if not times[k] <= LONGEST_AGE:
+    if not (times <= LONGEST_AGE).all():
+        k = int(times.argmax())
         job = int(C.first[k])
         raise InvalidInput(
             f"jobs[{job}].arrival",

@@ -169,8 +169,8 @@ def _refuse_demands(side: tuple[SideRows, ...]) -> None:
 
 def _discounts(engine: Engine, program: AllocationProgram, outcome: Outcome) -> FloatArray | Undecided:
     """f of every class, or why that of some job could not be found well enough."""
-    C, utility = program.classes, program.utility
-    assert outcome.x is not None and isinstance(utility, Total)
+    C, utility = program.classes, program.total
+    assert outcome.x is not None
     own = utility.weight * np.log(program.level(outcome.x))
     total, w, within = float(C.count @ own), utility.weight, accuracy(C)
     f = np.ones(len(C))
@@ -193,8 +193,7 @@ def _discounts(engine: Engine, program: AllocationProgram, outcome: Outcome) -> 
 
 def _without(program: AllocationProgram, k: int) -> AllocationProgram | None:
     """The program without one job of a class; None without any job left. The units of levels and rows stay."""
-    C, utility = program.classes, program.utility
-    assert isinstance(utility, Total)
+    C, utility = program.classes, program.total
     if C.count[k] > 1:
         return replace(program, classes=replace(C, count=C.count - (np.arange(len(C)) == k)))
     if len(C) == 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optsched.program import AllocationProgram, TimelineProgram, Total
+from optsched.program import AllocationProgram, TimelineProgram
 from optsched.program.time_indexed import count_columns
 from optsched.solvers import Capability, Solver
 
@@ -52,9 +52,9 @@ def pick_for_allocation(program: AllocationProgram, *, start: bool, basis: bool)
     utilities have none.
     """
     count = len(program.classes)
-    least = BY_PRICES_LEVEL
-    if isinstance(program.utility, Total):
-        least = BY_PRICES_CONCAVE if program.conic else BY_PRICES_TOTAL
+    least = BY_PRICES_LEVEL if program.utility.smallest_level else BY_PRICES_TOTAL
+    if program.conic:
+        least = BY_PRICES_CONCAVE
     if count < least or start or (basis and not program.conic and count <= MANY):
         return None
     return "prices", f"allocation of {count} different jobs, by prices of the resources"

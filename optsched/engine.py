@@ -20,10 +20,9 @@ from optsched.errors import Interrupted, SolverCrashed, SolverUnavailable, Usage
 from optsched.infeasibility import Analyst, Finding, check_claim, conflicting_rows, described, refuse_refuted
 from optsched.judging import CLAIMS, judged
 from optsched.outcome import BY_CLOCK, NO_OPTIMUM, STOPPED, Outcome
-from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram, Total
+from optsched.program import AllocationProgram, LinearArrays, LinearProgram, TimelineProgram
 from optsched.program.arrays import refuse_nan
-from optsched.program.linear_form import LinearForm, SmallestLevelForm
-from optsched.program.total_form import LinearTotalForm, TangentForm
+from optsched.program.linear_form import LinearForm
 from optsched.solution.certificate import Certificate, is_bounded, without_noise
 from optsched.solution.solution import Attempt, SolverRecord, Status
 from optsched.solution.values import PointStatus, Termination, Values
@@ -372,7 +371,9 @@ class Engine:
     def _ways_of_allocation(
         self, program: AllocationProgram, prices: FloatArray | None
     ) -> Iterator[Callable[[], Outcome]]:
-        closed = None if self._asked is not None or self.start is not None else self.build(program.closed_form)
+        closed = None
+        if self._asked is None and self.start is None:
+            closed = self.build(lambda: program.utility.closed_form(program))
         if closed is not None:
             yield partial(self._written_down, program, *closed)
         as_it_is = self._as_it_is(program)
@@ -416,11 +417,8 @@ class Engine:
     def certified_as_it_is(self, program: AllocationProgram, values: Values, y: FloatArray | None) -> Outcome:
         """The outcome of a point of a program of jobs alone without side rows, whose matrix is not written down."""
         if program.conic:
-            return self._certified_total(
-                program, values, y, lambda *point: TangentForm(program, program.touched(*point))
-            )
-        form = LinearTotalForm if isinstance(program.utility, Total) else SmallestLevelForm
-        return self.certified_allocation(program, form(program), values, y)
+            return self._certified_total(program, values, y, program.without_matrix)
+        return self.certified_allocation(program, program.without_matrix(np.zeros(0)), values, y)
 
     def _solve_lowered(self, program: AllocationProgram, solver: str | None) -> Outcome:
         """Solved as rows and columns, or as cones."""
@@ -477,7 +475,8 @@ class Engine:
             return self.without_point(program.requirements, values, program)
         y = values.y
         if y is not None and cones.linear is not None:
-            y = program.tangent_duals(cones.linear.duals(y, cones.maximise), y[len(cones.linear.source) :])
+            rows = len(cones.linear.source)
+            y = program.total.tangent_duals(program, cones.linear.duals(y, cones.maximise), y[rows:])
         return self.certified_rows(program, values, y)
 
     def certified_rows(self, program: AllocationProgram, values: Values, y: FloatArray | None) -> Outcome:

@@ -20,7 +20,6 @@ from optsched.instance import FORMAT, Instance
 from optsched.outcome import Outcome, is_reproducible
 from optsched.planning import solve_plan
 from optsched.program import AllocationProgram, Assumption, LinearProgram, SideRows, Variables
-from optsched.program.utility import Total
 from optsched.solution import (
     Allocation,
     Certificate,
@@ -237,7 +236,7 @@ class Formulation(ABC):
                 side.append(replace(rows, name=name, assumption=constraint.assumes))
         program = replace(program, side=tuple(side), extend=self.extend)
         # A value of 0 may be worth nothing that can be told: a job without GPUs makes a makespan endless.
-        _refuse_stranded(program, program.needs_every_level or bool(np.isinf(program.units.objective(0.0))))
+        _refuse_stranded(program, program.utility.worthless_at_zero or bool(np.isinf(program.units.objective(0.0))))
         return program
 
     def solve(self, candidates: Candidates, engine: Engine) -> Solution:
@@ -350,8 +349,8 @@ class Formulation(ABC):
         """No job is in the program: an empty total is 0, an empty minimum does not exist, nobody runs."""
         program = self.build(C)
         planned = not isinstance(program, AllocationProgram)
-        total = not isinstance(program, AllocationProgram) or isinstance(program.utility, Total)
-        objective = program.units.objective(0.0) if total else None
+        value = 0.0 if not isinstance(program, AllocationProgram) else program.utility.empty_value
+        objective = None if value is None else program.units.objective(value)
         no_job, no_time = np.zeros(0, np.int64), np.zeros(0)
         return self._bare(
             candidates,

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
-from optsched.program import AllocationProgram, LinearArrays, Ratio
+from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.arrays import Block
 from optsched.solution.certificate import FEASIBILITY, dual_bound, is_bounded, residuals_of
 from optsched.solution.explanation import Conflict, Explanation, describe_row
@@ -217,11 +217,8 @@ def refuse_refuted(claim: Termination, arrays: LinearArrays, program: Allocation
 
     A ratio whose rows can be kept has no point all the same if they can only be kept at a cost of 0.
     """
-    if program is not None and isinstance(program.utility, Ratio):
-        raise UsageError(
-            f"solver {solver} finds no allocation with a cost above 0, though the rows can be kept: "
-            "a ratio to a cost of 0 does not exist"
-        )
+    if program is not None and program.utility.without_optimum:
+        raise UsageError(f"solver {solver} finds {program.utility.without_optimum}")
     if claim is Termination.INFEASIBLE:
         raise SolverCrashed(f"solver {solver} claims that a feasible program is infeasible")
     if is_bounded(arrays):

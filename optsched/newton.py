@@ -21,7 +21,7 @@ STALLED = 1e-15
 
 
 def solve_delayed(engine: Engine, program: AllocationProgram) -> Outcome:
-    """Solve a program whose utility is a minimum with delays; see `AllocationProgram.tangent_at`."""
+    """Solve a program whose utility is a minimum with delays; see `DelayedMinimum.tangent_at`."""
     engine.require_rows("finish-time fairness (a minimum with delays)")
     first = engine.build(partial(_tangent, program, program.value(program.even())))
     certify = partial(_certified, engine, program)
@@ -75,4 +75,4 @@ def _scaled_to(arrays: LinearArrays, y: FloatArray | None) -> FloatArray | None:
 
 
 def _tangent(program: AllocationProgram, value: float) -> LinearArrays:
-    return program.tangent_at(value).arrays
+    return program.delayed.tangent_at(program, value).arrays

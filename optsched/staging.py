@@ -14,7 +14,7 @@ from optsched.engine import Engine
 from optsched.errors import SolverCrashed
 from optsched.newton import solve_delayed
 from optsched.outcome import NO_OPTIMUM, STOPPED, Outcome
-from optsched.program import AllocationProgram, LexicographicMinimum, LinearArrays
+from optsched.program import AllocationProgram, LinearArrays, Method
 from optsched.program.filling import LOOSE, LOOSEST, Filling, Path
 from optsched.program.relaxing import Relaxation
 from optsched.proof import proved_allocation, proved_linear
@@ -47,9 +47,9 @@ def solve_allocation(engine: Engine, program: AllocationProgram) -> Answer:
     relaxation = Relaxation(program)
     if relaxation.needed:
         return _relaxed(engine, relaxation)
-    if isinstance(program.utility, LexicographicMinimum):
+    if program.utility.method is Method.WATER_FILLING:
         return _filled(engine, program)
-    if program.delayed:
+    if program.utility.method is Method.TANGENTS:
         return Answer(program, solve_delayed(engine, program))
     return Answer(program, proved_allocation(engine, program, engine.solve_allocation(program)))
 
@@ -221,7 +221,7 @@ def settled(program: AllocationProgram, stages: Sequence[Stage]) -> AllocationPr
     relaxation = Relaxation(program)
     if relaxation.needed and stages:
         return settled(relaxation.relaxed(stages[0].kept["short"]), stages[1:])
-    if not isinstance(program.utility, LexicographicMinimum):
+    if program.utility.method is not Method.WATER_FILLING:
         return program
     filling = Filling(program)
     for stage in stages:

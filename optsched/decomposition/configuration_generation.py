@@ -39,7 +39,7 @@ from optsched.decomposition.segments import segments
 from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.outcome import STOPPED, Outcome
-from optsched.program import AllocationProgram, Minimum
+from optsched.program import AllocationProgram
 from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.plan import Plan
 from optsched.solution.solution import CONFIGURATIONS, ColumnsMade
@@ -82,7 +82,7 @@ def generate_configurations(
         For programs whose columns cannot be priced (`ConfigurationPricing.of`), and solvers without duals.
     """
     pricing = ConfigurationPricing.of(program)
-    C, smallest = program.classes, isinstance(program.utility, Minimum)
+    C, smallest = program.classes, program.utility.smallest_level
     made, at = Chosen.none(), Restricted(program, np.arange(C.columns))
     last: Outcome | None = None
     value = -np.inf

@@ -9,7 +9,6 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.program import AllocationProgram
-from optsched.program.utility import Total
 
 
 @dataclass(frozen=True)
@@ -44,5 +43,4 @@ class Duals:
 
 def _weights(program: AllocationProgram) -> FloatArray | None:
     """What a linear total pays for levels; None for other utilities, whose levels have rows."""
-    utility = program.utility
-    return utility.weight.astype(np.float64) if isinstance(utility, Total) and not program.conic else None
+    return program.utility.level_prices(program)

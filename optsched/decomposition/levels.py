@@ -7,8 +7,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.errors import UsageError
-from optsched.program import AllocationProgram, Minimum
-from optsched.program.utility import Total
+from optsched.program import AllocationProgram, Method
 
 ROUNDING = 1e-12
 """Relative difference of levels from throughputs times numbers."""
@@ -26,8 +25,7 @@ def refuse(program: AllocationProgram, *, gone: bool, concave: bool) -> None:
         Whether totals of concave utilities can be dealt with.
     """
     utility = program.utility
-    total = isinstance(utility, Total) and (concave or utility.function == "linear")
-    plain = total or (isinstance(utility, Minimum) and utility.delay is None)
+    plain = utility.method is Method.DIRECT and not utility.homogenised and (concave or not utility.conic)
     why = (
         "jobs are whole" if program.integral
         else "side constraints have rows" if program.side

@@ -13,7 +13,6 @@ from optsched.candidates.merging import JobGroups, alone_columns, assemble
 from optsched.decomposition.duals import Duals
 from optsched.decomposition.pairs import Pairs
 from optsched.decomposition.pricing import PairPricing
-from optsched.program.utility import Total
 from optsched.solvers import Session
 
 
@@ -67,15 +66,16 @@ class Master:
 
     def _columns(self, pairs: Pairs) -> tuple[sp.csc_matrix, FloatArray, FloatArray]:
         """Matrix, cost and upper bounds, which are never in the way: time rows must have the duals that price pairs."""
-        C, utility, pricing = self.classes, self.program.utility, self.pricing
+        C, pricing = self.classes, self.pricing
         a, b, number = pairs.first, pairs.second, np.arange(len(pairs))
         where, shape = (np.concatenate([a, b]), np.concatenate([number, number])), (len(C), len(pairs))
         member = sp.csc_matrix((np.ones(2 * len(pairs)), where), shape=shape)
         usage = sp.csc_matrix(pricing.table.usage(pricing.classes.kind[a], pricing.classes.kind[b], pairs.way).T)
         levels = sp.csc_matrix((np.concatenate(pricing.levels(pairs)), where), shape=shape)
         limit = 2.0 * np.minimum(C.count[a], C.count[b])
-        if isinstance(utility, Total):
-            return sp.csc_matrix(sp.vstack([member, usage])), np.asarray(levels.T @ utility.weight), limit
+        prices = self.program.utility.level_prices(self.program)
+        if prices is not None:
+            return sp.csc_matrix(sp.vstack([member, usage])), np.asarray(levels.T @ prices), limit
         return sp.csc_matrix(sp.vstack([member, usage, levels])), np.zeros(len(pairs)), limit
 
 

@@ -44,7 +44,6 @@ from optsched.decomposition.pricing import PairPricing
 from optsched.engine import Engine
 from optsched.outcome import NO_OPTIMUM
 from optsched.program import AllocationProgram
-from optsched.program.utility import Total
 from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.plan import Plan
 from optsched.solution.solution import PAIRS, ColumnsMade
@@ -105,7 +104,7 @@ def _of_parts(
 ) -> Generated:
     """The outcome of a program that was solved in parts; it need not be optimal, and says so."""
     program = pricing.program
-    behind = np.zeros(0) if isinstance(program.utility, Total) else np.array([found.value])
+    behind = np.array([found.value]) if program.utility.smallest_level else np.zeros(0)
     end = found.end
     if end is Termination.OPTIMAL and found.gap > OPTIMALITY:
         end = Termination.IMPRECISE

@@ -36,7 +36,6 @@ from optsched.decomposition.pairs import Pairs
 from optsched.decomposition.pricing import PairPricing
 from optsched.engine import Engine
 from optsched.program import AllocationProgram
-from optsched.program.utility import Total
 from optsched.solution.plan import Plan
 from optsched.solution.values import Termination
 
@@ -117,7 +116,7 @@ def solve_in_parts(
             return None
         searches.append(search)
         log.info("part %d of %d has the value %.9g", len(searches), len(parts), search.value)
-    total = isinstance(program.utility, Total)
+    total = not program.utility.smallest_level
     bound, proof = (np.inf, None) if total else _held_by_one(pricing)
     cuts: list[_Cut] = []
     reached: InParts | None = None

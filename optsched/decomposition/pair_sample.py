@@ -30,7 +30,6 @@ from optsched.decomposition.segments import Ends, Found, line, lowered
 from optsched.decomposition.way import Way
 from optsched.engine import Engine
 from optsched.program import AllocationProgram
-from optsched.program.utility import Total
 from optsched.solution.plan import Plan
 
 log = logging.getLogger("optsched")
@@ -126,8 +125,8 @@ def spread(pricing: PairPricing, sample: PairPricing, duals: Duals, level: float
         The smallest level that the sample reaches, in units of ``pricing``.
     """
     C, points = pricing.classes, _points(pricing, sample, duals)
-    if isinstance(pricing.program.utility, Total):
-        paid = pricing.program.utility.weight.astype(np.float64)
+    paid = pricing.program.utility.level_prices(pricing.program)
+    if paid is not None:
         return Duals(_most_below(points, paid)[0], duals.capacity, paid)
     low, high = Ends.idle(len(C)), Ends.idle(len(C))
     for some in points:

@@ -16,7 +16,6 @@ from optsched.decomposition.levels import level_scale, refuse
 from optsched.decomposition.pairs import Pairs
 from optsched.decomposition.way import Way
 from optsched.program import AllocationProgram
-from optsched.program.utility import Total
 from optsched.solution.solution import PAIRS
 
 AT_MOST = 2
@@ -128,7 +127,7 @@ class PairPricing:
     def scaled(self, duals: Duals) -> Duals:
         """Duals with levels that are scaled to n . y = 1."""
         count = self.classes.count
-        if isinstance(self.program.utility, Total):
+        if not self.program.utility.smallest_level:
             return duals
         total = float(count @ duals.levels)
         if total <= 0:  # nothing is known of the levels: any multipliers will do
@@ -143,7 +142,7 @@ class PairPricing:
         """
         C = self.classes
         beyond = 0.0
-        if not isinstance(self.program.utility, Total):
+        if self.program.utility.smallest_level:
             short = max(0.0, 1.0 - float(C.count @ duals.levels))
             beyond = short * max(0.0, self.highest - self.program.highest)
         return float(C.count @ self.excess(duals)) / 2 + beyond

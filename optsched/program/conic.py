@@ -9,7 +9,6 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.program.arrays import LinearArrays
-from optsched.program.utility import Total
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,38 +107,3 @@ def linear_to_conic(arrays: LinearArrays) -> ConicProgram:
         sp.csc_matrix(stacked), b, arrays.cost, cones, arrays.maximise, arrays.offset,
         LinearRows(source, sign, arrays.shape[0]),
     )  # fmt: skip
-
-
-def with_utility_cones(base: ConicProgram, levels: sp.csr_matrix, count: FloatArray, utility: Total) -> ConicProgram:
-    """Append (u, 1, level) in the exponential cone, or the power cone that says e u <= level^e, per class.
-
-    The columns of ``base`` are N totals x of columns, then K values u.
-    """
-    e, (K, N) = utility.exponent, levels.shape
-    level = sp.hstack(  # rows of b - A x, hence the sign
-        [-sp.csr_matrix(sp.diags_array(1.0 / count) @ levels), sp.csr_matrix((K, K))], format="csr"
-    )
-    zero = sp.csr_matrix((K, N + K))
-    negative_u = sp.hstack([sp.csr_matrix((K, N)), -sp.eye_array(K)], format="csr")
-    zeros, ones = np.zeros(K), np.ones(K)
-    if utility.function == "log":  # exp(u) <= level
-        parts = ((negative_u, zeros), (zero, ones), (level, zeros))
-        cone = Cone("exponential", 3)
-    elif e > 0:  # level^e 1^(1 - e) >= e u
-        parts = ((level, zeros), (zero, ones), (e * negative_u, zeros))
-        cone = Cone("power", 3, e)
-    else:  # w = e u >= level^e, that is w^a level^(1 - a) >= 1 with a = 1 / (1 - e)
-        parts = ((e * negative_u, zeros), (level, zeros), (zero, ones))
-        cone = Cone("power", 3, 1.0 / (1.0 - e))
-    order = np.arange(3 * K).reshape(3, K).T.ravel()  # three rows of a class together
-    matrix = sp.vstack([part for part, _ in parts], format="csr")[order]
-    b = np.concatenate([constant for _, constant in parts])[order]
-    return ConicProgram(
-        sp.csc_matrix(sp.vstack([base.A, matrix])),
-        np.concatenate([base.b, b]),
-        base.cost,
-        (*base.cones, *([cone] * K)),
-        base.maximise,
-        base.offset,
-        base.linear,
-    )

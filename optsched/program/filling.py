@@ -26,8 +26,9 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.program.allocation import AllocationProgram
 from optsched.program.arrays import LinearArrays
+from optsched.program.minimum import LexicographicMinimum
 from optsched.program.side_rows import SideRows
-from optsched.program.utility import LexicographicMinimum, Total
+from optsched.program.total import Total
 
 SAME = 1e-12
 """Relative difference of two clocks at which events coincide."""
@@ -176,9 +177,7 @@ class Filling:
         ones = np.ones((len(self.level), 1))
         lp.constrain(self.program.levels @ variables["x"] - ones @ rise >= 0.0, name="levels")
         lp.maximise(rise)
-        if self.program.extend is not None:
-            self.program.extend(lp, variables, self.program.classes)
-        return lp.arrays
+        return self.program.with_own_rows(lp, variables).arrays
 
     def segment(self, path: Path, number: int) -> LinearArrays:
         """The linear program of one segment of a path; all have the same rows and columns."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,12 +14,10 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray, blocks, constant, shown
 from optsched.matrices import largest_of_rows
 from optsched.program.arrays import Block, row_sizes
+from optsched.program.feasible_region import FeasibleRegion
 from optsched.program.parts import ColumnPart, Columns, RowPart, rows_of, units
 from optsched.program.pulled import Pulled, PulledOneWay
 from optsched.program.slices import Both, PairedSlices, Slices
-
-if TYPE_CHECKING:
-    from optsched.program.allocation import AllocationProgram
 
 
 class LinearForm(Columns, Protocol):
@@ -101,21 +99,26 @@ class SmallestLevelForm:
 
     Parameters
     ----------
-    program : AllocationProgram
+    region : FeasibleRegion
         Without side rows and rows of one's own.
     """
 
-    program: AllocationProgram
+    region: FeasibleRegion
 
     @property
     def _levels(self) -> sp.csr_matrix | None:
         """The rows behind time and capacity, which are the usage of the classes; with nothing negative, as these."""
-        return self.program.levels
+        return self.region.levels
+
+    @cached_property
+    def _highest(self) -> float:
+        """The most that t can be."""
+        return float(self.region.highest_level.min(initial=np.inf)) if len(self.region.classes) else 0.0
 
     @cached_property
     def rows(self) -> tuple[Block, ...]:
         """Time, capacity, levels."""
-        C = self.program.classes
+        C = self.region.classes
         classes, goods = len(C), len(C.capacity)
         ends = (0, classes, classes + goods, 2 * classes + goods)
         names = ("time", "capacity", "levels")
@@ -124,7 +127,7 @@ class SmallestLevelForm:
     @property
     def shape(self) -> tuple[int, int]:
         """(rows, columns)."""
-        return self.rows[-1].stop, self.program.classes.columns + 1
+        return self.rows[-1].stop, self.region.classes.columns + 1
 
     @cached_property
     def row_lower(self) -> FloatArray:
@@ -136,7 +139,7 @@ class SmallestLevelForm:
     @cached_property
     def row_upper(self) -> FloatArray:
         """The time of the members, and the capacities."""
-        C = self.program.classes
+        C = self.region.classes
         return np.concatenate([C.count, C.capacity, np.full(len(C), np.inf)])
 
     @cached_property
@@ -157,7 +160,7 @@ class SmallestLevelForm:
     @cached_property
     def implied_upper(self) -> FloatArray:
         """What the time rows leave of each column, and the highest level."""
-        return np.append(self.program.classes.limit, self.program.highest)
+        return np.append(self.region.classes.limit, self._highest)
 
     @cached_property
     def cost(self) -> FloatArray:
@@ -173,13 +176,13 @@ class SmallestLevelForm:
 
     def column_parts(self) -> Iterator[ColumnPart]:
         """All columns, some by some."""
-        yield from self._alike(slice(0, self.program.classes.columns), self.program.limit)
+        yield from self._alike(slice(0, self.region.classes.columns), self.region.limit)
         yield from self._behind()
 
     def _behind(self) -> Iterator[ColumnPart]:
         """The columns behind x: t, which is what is maximised."""
-        columns = self.program.classes.columns
-        highest, one = np.array([self.program.highest]), constant(1.0, 1, np.float64)
+        columns = self.region.classes.columns
+        highest, one = np.array([self._highest]), constant(1.0, 1, np.float64)
         yield from self._alike(slice(columns, columns + 1), highest, one)
 
     def _alike(self, at: slice, most: FloatArray, cost: FloatArray | None = None) -> Iterator[ColumnPart]:
@@ -191,7 +194,7 @@ class SmallestLevelForm:
 
     def row_parts(self) -> Iterator[RowPart]:
         """All rows, some by some: time, capacity, levels."""
-        C = self.program.classes
+        C = self.region.classes
         for rows, upper in zip(self.rows, (C.count, C.capacity), strict=False):
             yield from rows_of(constant(-np.inf, len(upper), np.float64), upper, rows.start)
         zero, endless = (constant(value, len(C), np.float64) for value in (0.0, np.inf))
@@ -216,12 +219,12 @@ class SmallestLevelForm:
             return activity, self._products(np.abs(x), 1.0)
         terms = activity.copy()
         if self._levels is not None:  # where the columns behind x are all that is subtracted
-            terms[self.rows[2].slice] += 2.0 * (self.program.classes.count * x[self.program.classes.columns :])
+            terms[self.rows[2].slice] += 2.0 * (self.region.classes.count * x[self.region.classes.columns :])
         return activity, terms
 
     def _products(self, x: FloatArray, sign: float) -> FloatArray:
         """A x, with the columns behind x of this sign in the levels."""
-        C, product = self.program.classes, np.empty(self.shape[0])
+        C, product = self.region.classes, np.empty(self.shape[0])
         mine, behind = x[: C.columns], x[C.columns :]
         product[self.rows[0].slice] = C.time(mine)
         product[self.rows[1].slice] = C.holds.total(mine)
@@ -249,15 +252,15 @@ class SmallestLevelForm:
 
     def _pulled(self, y: FloatArray, sign: float) -> Pulled:
         """A' y, with the columns behind x of this sign in the levels."""
-        C, (time, prices) = self.program.classes, (y[rows.slice] for rows in self.rows[:2])
+        C, (time, prices) = self.region.classes, (y[rows.slice] for rows in self.rows[:2])
         slope = y[self.rows[-1].slice]
         return Pulled.at(C, time, prices, self._levels, slope, sign * self._gathered(C.count * slope))
 
     @cached_property
     def sizes(self) -> FloatArray:
         """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
-        columns = self.program.classes.columns
-        largest = self._largest(units(self._alike(slice(0, columns), self.program.limit), columns))
+        columns = self.region.classes.columns
+        largest = self._largest(units(self._alike(slice(0, columns), self.region.limit), columns))
         behind = [np.minimum(1.0, part.reach) for part in self._behind()]
         if behind:
             self._with_behind(largest, np.concatenate(behind))
@@ -269,7 +272,7 @@ class SmallestLevelForm:
 
     def largest_in_rows(self, factor: FloatArray) -> FloatArray:
         """Largest entry of each row, of |A| with each column multiplied by a factor of at least 0."""
-        columns = self.program.classes.columns
+        columns = self.region.classes.columns
         largest = self._largest(factor[:columns])
         self._with_behind(largest, factor[columns:])
         return largest
@@ -277,11 +280,11 @@ class SmallestLevelForm:
     def _with_behind(self, largest: FloatArray, factor: FloatArray) -> None:
         """Count the columns behind x, too."""
         levels = self.rows[-1].slice
-        largest[levels] = np.maximum(largest[levels], self.program.classes.count * factor)
+        largest[levels] = np.maximum(largest[levels], self.region.classes.count * factor)
 
     def _largest(self, factor: FloatArray) -> FloatArray:
         """The same of the columns x alone."""
-        largest, C = np.zeros(self.shape[0]), self.program.classes
+        largest, C = np.zeros(self.shape[0]), self.region.classes
         whole = all((shown(factor)[part] == 1.0).all() for part in blocks(len(shown(factor))))
         if whole:
             largest[self.rows[0].slice] = np.diff(C.throughput.indptr) > 0
@@ -290,7 +293,7 @@ class SmallestLevelForm:
         largest[self.rows[1].slice] = C.holds.largest(None if whole else factor)
         levels = self._levels
         if levels is not None and whole:
-            largest[self.rows[2].slice] = self.program.highest_level
+            largest[self.rows[2].slice] = self.region.highest_level
         elif levels is not None:
             largest[self.rows[2].slice] = largest_of_rows(levels.indptr, levels.data * factor[levels.indices])
         return largest

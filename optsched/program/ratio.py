@@ -28,7 +28,7 @@ it is scaled down or when columns are taken out of it. For every x with d x > 0
     g x / d x  =  sum_c (g_c / d_c) d_c x_c / sum_c d_c x_c  <=  r,   r = max g_c / d_c over columns that can be above 0
 
 as a mean of ratios is at most the largest; and any amount of one column alone that has this ratio reaches it. So no
-solver is needed (`Ratio.best_columns`): r is the optimum, and r / S as the dual of ``spending`` proves it, beside duals
+solver is needed (`Ratio.closed_form`): r is the optimum, and r / S as the dual of ``spending`` proves it, beside duals
 of rows with u = 0, which keep better columns at 0.
 
 References
@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -47,7 +48,9 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray
 from optsched.errors import UsageError
 from optsched.program.arrays import LinearArrays
-from optsched.program.linear import LinearProgram, Variables
+from optsched.program.feasible_region import FeasibleRegion
+from optsched.program.linear import LinearProgram
+from optsched.program.utility import Utility
 
 SPENDING = "spending"
 UPPER = ":upper"
@@ -56,8 +59,8 @@ EQUAL = 1e-12
 """Relative difference up to which two ratios are the same number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
+@dataclass(frozen=True)
+class Ratio(Utility):
     """Maximise the sum of the levels of all jobs per unit of a total, d x.
 
     Attributes
@@ -68,39 +71,42 @@ class Ratio:
 
     denominator: FloatArray
 
-    def value(self, gain: FloatArray, x: FloatArray) -> float:
+    homogenised: ClassVar[bool] = True
+    without_optimum: ClassVar[str] = (
+        "no allocation with a cost above 0, though the rows can be kept: a ratio to a cost of 0 does not exist"
+    )
+
+    def value(self, R: FeasibleRegion, x: FloatArray) -> float:
         """g x / d x; 0 where nothing runs and nothing is spent."""
         spent = float(self.denominator @ x)
-        return float(gain @ x) / spent if spent > 0 else 0.0
+        return float(R.gain @ x) / spent if spent > 0 else 0.0
 
-    def scale(self, rows: LinearArrays) -> float:
+    def scale(self, R: FeasibleRegion) -> float:
         """S: the power of two at or below the sum over columns of d_c and the most that x_c can be."""
-        most = float(self.denominator @ rows.implied_upper)
+        most = float(self.denominator @ R.requirements.implied_upper)
         return float(2.0 ** np.floor(np.log2(most))) if most > 0 else 1.0
 
-    def factor(self, rows: LinearArrays, x: FloatArray) -> float:
-        """tau = S / (d x): what duals of the homogenised rows are multiplied by to be derivatives by sides of rows."""
+    def dual_factor(self, R: FeasibleRegion, x: FloatArray) -> float:
+        """tau = S / (d x)."""
         spent = float(self.denominator @ x)
-        return self.scale(rows) / spent if spent > 0 else 0.0
+        return self.scale(R) / spent if spent > 0 else 0.0
 
-    def homogenised(self, gain: FloatArray, rows: LinearArrays) -> tuple[LinearProgram, dict[str, Variables]]:
+    def level_prices(self, R: FeasibleRegion) -> FloatArray:
+        """1 / S, per unit of y."""
+        return np.full(len(R.classes), 1.0 / self.scale(R))
+
+    def lowered(self, R: FeasibleRegion) -> LinearProgram:
         """The linear program over y and tau.
-
-        Parameters
-        ----------
-        gain : FloatArray, shape (N,)
-            g.
-        rows : LinearArrays
-            What x must keep; its columns are x, at least 0 and continuous.
 
         Raises
         ------
         UsageError
-            If there are other columns, bounds of columns, whole numbers or an objective.
+            If the rows of x have other columns, bounds of columns, whole numbers or an objective.
         """
+        rows = R.requirements
         self._check(rows)
         d = self.denominator
-        S = self.scale(rows)
+        S = self.scale(R)
         with np.errstate(divide="ignore"):
             most = np.where(rows.implied_upper <= 0, 0.0, np.where(d > 0, S / d, np.inf))
         lp = LinearProgram()
@@ -117,8 +123,8 @@ class Ratio:
                 second = M[both] @ y - high[both][:, np.newaxis] @ tau
                 lp.constrain(second <= 0.0, name=f"{block.name}{UPPER}")
         lp.constrain(d[np.newaxis, :] @ y == S, name=SPENDING)
-        lp.maximise((gain / S)[np.newaxis, :] @ y)
-        return lp, {"y": y, "tau": tau}
+        lp.maximise((R.gain / S)[np.newaxis, :] @ y)
+        return lp
 
     def _check(self, rows: LinearArrays) -> None:
         """Refuse what is no set of rows over fractions of time."""
@@ -128,24 +134,18 @@ class Ratio:
         if rows.shape[1] != len(self.denominator) or rows.cost.any() or bounded:
             raise UsageError("with a ratio, extend may add rows over x, and neither columns nor an objective")
 
-    def best_columns(self, gain: FloatArray, rows: LinearArrays) -> tuple[FloatArray, FloatArray] | None:
-        """An optimal allocation where rows only limit, and duals of the linear program's rows that prove it.
+    def closed_form(self, R: FeasibleRegion) -> tuple[FloatArray, FloatArray] | None:
+        """The optimum where rows only limit, and duals of the linear program's rows that prove it.
 
         Columns of the best ratio are filled one after the other, in their order, each as far as the rows allow: the
         ratio is the same for any amount of them, the throughput is not.
 
-        Parameters
-        ----------
-        gain : FloatArray, shape (N,)
-            g.
-        rows : LinearArrays
-            What x must keep.
-
         Returns
         -------
-        (x, duals), or None where a row asks for something (it is a linear program then), where nothing can run, or
+        (point, duals), or None where a row asks for something (it is a linear program then), where nothing can run, or
         where a column that can run costs nothing.
         """
+        gain, rows = R.gain, R.requirements
         self._check(rows)
         d, A, limit = self.denominator, rows.A.tocsc(), rows.row_upper
         if (rows.row_lower > 0).any() or (limit < 0).any() or (A.data < 0).any():
@@ -165,7 +165,7 @@ class Ratio:
             row, uses = row[uses > 0], uses[uses > 0]
             x[column] = (left[row] / uses).min()
             left[row] = np.maximum(left[row] - x[column] * uses, 0.0)
-        S = self.scale(rows)
+        S = self.scale(R)
         excess = np.maximum(gain - best * d, 0.0) / S
         price = np.zeros(len(limit))
         np.maximum.at(price, entries.row[shut], excess[entries.col[shut]] / entries.data[shut])
@@ -174,7 +174,7 @@ class Ratio:
             of_block = price[block.slice]
             both = two_sided(rows.row_lower[block.slice], limit[block.slice])
             duals += [np.where(both, 0.0, of_block), of_block[both]]
-        return x, np.concatenate([*duals, [best / S]])
+        return self.complete(R, x), np.concatenate([*duals, [best / S]])
 
     def _smallest_tau(self, rows: LinearArrays) -> float:
         """The most, over all y with d y = 1, of the smallest tau that the rows allow; infinite with free columns."""
@@ -191,18 +191,13 @@ class Ratio:
                 most = max(most, float((reach / side[some]).max()))
         return most
 
-    def polished(self, arrays: LinearArrays, y: FloatArray) -> FloatArray:
+    def polished(self, R: FeasibleRegion, arrays: LinearArrays, y: FloatArray) -> FloatArray:
         """Duals of the linear program moved to where they prove most: any duals prove something.
 
         The bound that an interior-point method's duals leave is weak, as the bound of tau, by which the error of its
         reduced cost counts, may be thousands of times its value. So the duals of rows that ask tau to be large shrink
         until tau earns nothing, and that of ``spending`` becomes the least by which no y_c with d_c > 0 earns anything.
 
-        Parameters
-        ----------
-        arrays : LinearArrays
-            The linear program.
-        y : FloatArray, shape (rows,)
         """
         d = self.denominator
         y = np.where(np.isposinf(arrays.row_upper), np.minimum(y, 0.0), y)
@@ -217,12 +212,12 @@ class Ratio:
             y[arrays.row_block(SPENDING).start] += float((reduced[paid] / d[paid]).max())
         return y
 
-    def complete(self, rows: LinearArrays, x: FloatArray) -> FloatArray:
+    def complete(self, R: FeasibleRegion, x: FloatArray) -> FloatArray:
         """(y, tau) of an allocation; 0 of one that spends nothing, which the row ``spending`` then refuses."""
-        tau = self.factor(rows, x)
+        tau = self.dual_factor(R, x)
         return np.append(x * tau, tau)
 
-    def allocation(self, rows: LinearArrays, point: FloatArray) -> FloatArray:
+    def allocation_of(self, R: FeasibleRegion, point: FloatArray) -> FloatArray:
         """The allocation of (y, tau): y / tau, all of it raised by one factor as far as the rows allow.
 
         The ratio does not change with the factor, the throughput does. Rows with a side of 0 allow any factor. A
@@ -233,7 +228,7 @@ class Ratio:
         y, tau = point[:-1], float(point[-1])
         if tau <= 0:
             return np.zeros(len(y))
-        x = y / tau
+        x, rows = y / tau, R.requirements
         activity = rows.A @ x
         room = [
             side[some] / activity[some]

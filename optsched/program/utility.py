@@ -1,122 +1,129 @@
-"""Utilities of allocation programs: what is maximised over the levels of the classes."""
+"""What a utility is: an objective over the levels of the classes that knows how it is lowered and bounded."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from enum import StrEnum
+from typing import ClassVar
 
-import numpy as np
-import scipy.sparse as sp
+from optsched.arrays import FloatArray
+from optsched.errors import UsageError
+from optsched.program.arrays import LinearArrays
+from optsched.program.conic import ConicProgram, linear_to_conic
+from optsched.program.feasible_region import FeasibleRegion
+from optsched.program.linear import LinearProgram
+from optsched.program.linear_form import LinearForm
+from optsched.program.side_rows import SideRows
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.program.ratio import Ratio
 
-LARGEST_LEVEL = 1e100
-"""Levels that slopes may point to; beyond, the terms of a tangent overflow."""
+class Method(StrEnum):
+    """How a program with a utility is solved."""
+
+    DIRECT = "direct"
+    """As one program."""
+    TANGENTS = "tangents"
+    """By a sequence of tangents (Newton's method)."""
+    WATER_FILLING = "water filling"
+    """Stage by stage: all levels rise together until some are held."""
 
 
-@dataclass(frozen=True, slots=True)
-class Minimum:
-    """Maximise the smallest level; with delays a_k, the smallest of the values 1 / (a_k + 1 / level_k).
+class Utility(ABC):
+    """What is maximised over the levels of the classes.
 
-    A job that has a_k behind it, and 1 / level_k before it, is a_k + 1 / level_k late at its end: the value is the
-    inverse of that, concave in the level. Without delays values are levels.
-
-    Attributes
-    ----------
-    delay : FloatArray or None, shape (K,)
-        a_k >= 0.
+    Methods take the feasible region R of the program that the utility belongs to, and x, totals of its columns.
     """
 
-    delay: FloatArray | None = None
+    method: ClassVar[Method] = Method.DIRECT
+    smallest_level: ClassVar[bool] = False
+    """Whether the value is one level t that all classes reach: a last column, with a row of ``levels`` per class."""
+    homogenised: ClassVar[bool] = False
+    """Whether the linear program is over multiples of x, so that capacities are not sides of its rows."""
+    empty_value: ClassVar[float | None] = None
+    """Value where there is no job; None where it does not exist."""
+    without_optimum: ClassVar[str] = ""
+    """Why no optimum exists where the rows can be kept; empty if that cannot be."""
 
-    def reached(self, level: FloatArray) -> FloatArray:
-        """Value of each class at its level."""
-        return level if self.delay is None else level / (1.0 + self.delay * level)
+    @property
+    def conic(self) -> bool:
+        """Whether one program of it needs cones that are not linear."""
+        return False
 
-    def needed(self, value: float) -> FloatArray | float:
-        """Level that each class needs for a value: g(t) = t / (1 - a t), for t below every 1 / a."""
-        return value if self.delay is None else value / (1.0 - self.delay * value)
-
-    def slope(self, value: float) -> FloatArray:
-        """g'(t) = 1 / (1 - a t)^2."""
-        assert self.delay is not None
-        return 1.0 / (1.0 - self.delay * value) ** 2
-
-
-@dataclass(frozen=True, slots=True)
-class LexicographicMinimum:
-    """Raise all levels together; who cannot rise any more stays where it is, and the others go on (water filling).
-
-    Every job i of weight p_i rises at a rate per unit of a common clock: p_i / s_i, where s_i is its gang; as a member
-    of a group of weight w that shares it, w p_i / (s_i sum of p over the members that still rise); and the first member
-    that still rises of a group that queues rises at w / s_i alone.
-
-    Attributes
-    ----------
-    weight : FloatArray, shape (K,)
-        p of each job of a class.
-    gang : FloatArray, shape (K,)
-        s.
-    group : IntArray, shape (K,)
-        Group of each class; -1: on its own.
-    group_weight : FloatArray, shape (G,)
-        w.
-    queued : BoolArray, shape (G,)
-        Groups whose members rise one after the other; their classes are single jobs.
-    place : IntArray, shape (K,)
-        Place in the queue; 0 in other groups.
-    then : csr_matrix or None, shape (K, N)
-        What the last program makes the total of as large as possible, nobody below the level reached; None: the levels.
-    """
-
-    weight: FloatArray
-    gang: FloatArray
-    group: IntArray
-    group_weight: FloatArray
-    queued: BoolArray
-    place: IntArray
-    then: sp.csr_matrix | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Total:
-    """Maximise the sum over jobs of w f(level).
-
-    ``function`` is ``linear`` (f(v) = v), ``log``, or ``power`` (f(v) = v^e / e with e < 1, e != 0).
-    """
-
-    weight: FloatArray
-    function: str = "linear"
-    exponent: float = 1.0
+    @property
+    def concave(self) -> bool:
+        """Whether it is concave and not piecewise linear, so that tangents stand for it."""
+        return self.conic
 
     @property
     def worthless_at_zero(self) -> bool:
-        """Whether f(0) is minus infinity."""
-        return self.function == "log" or (self.function == "power" and self.exponent < 0)
+        """Whether a level of 0 is worth minus infinity."""
+        return False
 
-    def slope(self, level: FloatArray) -> FloatArray:
-        """f'(level), elementwise."""
-        if self.function == "linear":
-            return np.ones_like(level)
-        return 1.0 / level if self.function == "log" else level ** (self.exponent - 1.0)
+    @abstractmethod
+    def value(self, R: FeasibleRegion, x: FloatArray) -> float:
+        """The utility of an allocation."""
 
-    def level(self, slope: FloatArray) -> FloatArray:
-        """Where f has these slopes, elementwise; f is not linear."""
-        return 1.0 / slope if self.function == "log" else slope ** (1.0 / (self.exponent - 1.0))
+    @abstractmethod
+    def lowered(self, R: FeasibleRegion) -> LinearProgram:
+        """The linear program; raises `UsageError` where there is none."""
 
-    def level_at(self, slope: FloatArray, other: FloatArray) -> FloatArray:
-        """Where w f has these slopes, elementwise; ``other`` where it has them nowhere, or too far away."""
-        slope = slope / self.weight
-        with np.errstate(over="ignore"):
-            told = self.level(np.where(slope > 0, slope, 1.0))
-        return np.where((slope > 0) & (told < LARGEST_LEVEL), told, other)
+    @abstractmethod
+    def complete(self, R: FeasibleRegion, x: FloatArray) -> FloatArray:
+        """The point of the linear program (or tangent) that an allocation stands for: auxiliary columns from x."""
 
-    def value(self, level: FloatArray) -> FloatArray:
-        """f(level), elementwise."""
-        if self.function == "linear":
-            return level
-        with np.errstate(divide="ignore"):
-            return np.log(level) if self.function == "log" else level**self.exponent / self.exponent
+    def allocation_of(self, R: FeasibleRegion, point: FloatArray) -> FloatArray:
+        """The allocation that a point of the linear program stands for; the way back from `complete`."""
+        return point[: R.classes.columns]
 
+    def highest(self, R: FeasibleRegion) -> float:
+        """No value of a minimum is above this: what the job that is worst off could have if it were alone."""
+        return float(R.highest_level.min()) if len(R.highest_level) else 0.0
 
-Utility = Minimum | LexicographicMinimum | Total | Ratio
+    def to_conic(self, R: FeasibleRegion) -> ConicProgram:
+        """Lowered to cones; raises `UsageError` for what cones cannot take."""
+        if R.integral or R.extend is not None:
+            raise UsageError("a conic program takes neither integral allocations nor rows added by extend")
+        return linear_to_conic(self.lowered(R).arrays)
+
+    def without_matrix(self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None) -> LinearForm:
+        """The linear program (or the tangent at x) of jobs alone without side rows, its matrix not written down."""
+        raise UsageError(f"a program of {type(self).__name__} needs its matrix")
+
+    # --- bounds ----------------------------------------------------------------------------------------------------
+
+    def tangent(self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None) -> LinearProgram:
+        """The linear program with the utility replaced by its tangent at x, or near x where the duals say."""
+        return self.lowered(R)
+
+    def dual_factor(self, R: FeasibleRegion, x: FloatArray) -> float:
+        """What duals of the linear program's rows are multiplied by to be derivatives by the sides of the rows."""
+        return 1.0
+
+    def polished(self, R: FeasibleRegion, arrays: LinearArrays, y: FloatArray) -> FloatArray:
+        """Duals of the linear program's rows, moved where that makes a better proof."""
+        return y
+
+    def closed_form(self, R: FeasibleRegion) -> tuple[FloatArray, FloatArray] | None:
+        """A point of the linear program and duals of its rows that prove it optimal, where that takes no solver."""
+        return None
+
+    def level_prices(self, R: FeasibleRegion) -> FloatArray | None:
+        """What the value pays for a unit of ``levels @ x``, shape (K,); None where duals of rows say that."""
+        return None
+
+    def noise(self, R: FeasibleRegion) -> float:
+        """What the value may be wrong by and mean the same, because it has no size of its own."""
+        return 0.0
+
+    def rounding(self, R: FeasibleRegion, x: FloatArray) -> float:
+        """What terms that may cancel leave of rounding in the value."""
+        return 0.0
+
+    # --- other programs --------------------------------------------------------------------------------------------
+
+    def needed(self, R: FeasibleRegion, value: float) -> FloatArray | float:
+        """Level that each class needs for a value, where the value is a smallest level."""
+        return value
+
+    def at_least(self, R: FeasibleRegion, value: FloatArray | float, name: str) -> SideRows:
+        """Rows by which the value is at least so much (of each class, where it is a smallest level)."""
+        raise UsageError(f"{type(self).__name__} has no rows that ask for a value")

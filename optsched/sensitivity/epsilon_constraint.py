@@ -27,7 +27,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from optsched.api import InstanceSource, Performance, compile, constraints_in_force, load, make_formulation, make_limits
 from optsched.arrays import FloatArray
@@ -40,7 +39,7 @@ from optsched.instance.durations import Duration
 from optsched.notes import unread_note
 from optsched.outcome import Outcome
 from optsched.performance import PerformanceModel
-from optsched.program import AllocationProgram, Minimum, SideRows, Total
+from optsched.program import AllocationProgram, Method, Minimum
 from optsched.registry import load_solver
 from optsched.sensitivity.front import Axis, Front, FrontPoint, efficient
 from optsched.sensitivity.held import HeldProgram, single_program
@@ -151,7 +150,7 @@ def _programs(f: Formulation, g: Formulation, candidates: Candidates) -> tuple[A
     programs = [replace(single_program(formulation, C), integral=integral) for formulation in (f, g)]
     first, second = programs
     for formulation, program in ((f, first), (g, second)):
-        if program.delayed:
+        if program.utility.method is Method.TANGENTS:
             raise UsageError(f"{formulation.name} takes a sequence of programs: it is no objective of a front")
     if second.concave:
         raise UsageError(f"{g.name} is not linear: it can be the first of the two objectives, not the second")
@@ -176,18 +175,7 @@ def _common_classes(f: Formulation, g: Formulation, candidates: Candidates) -> C
 def _with_rows(program: AllocationProgram, other: AllocationProgram, name: str) -> AllocationProgram:
     if other.concave:  # its optima share their levels
         other = replace(other, utility=Minimum())
-    return replace(program, side=(*program.side, _at_least(other, -np.inf, name)))
-
-
-def _at_least(program: AllocationProgram, value: float | FloatArray, name: str) -> SideRows:
-    """g(x) >= value as rows: of each class where g is a minimum (values may differ), one row where it is a total."""
-    C, utility = program.classes, program.utility
-    if isinstance(utility, Minimum):
-        matrix, lower = program.levels, np.asarray(value) * C.count
-    else:
-        assert isinstance(utility, Total)
-        matrix, lower = sp.csr_matrix(sp.csr_matrix(utility.weight[np.newaxis, :]) @ program.levels), np.array([value])
-    return SideRows(name, matrix, lower, np.full(matrix.shape[0], np.inf), lambda row: f"the {name} objective")
+    return replace(program, side=(*program.side, other.utility.at_least(other, -np.inf, name)))
 
 
 class _Search:
@@ -263,9 +251,9 @@ class _Search:
         first = self.first.program
         if first.concave:
             level = first.level(best.x)
-            rows = _at_least(replace(first, utility=Minimum()), _less(level, KEPT_LEVELS), FIRST)
+            rows = Minimum().at_least(first, _less(level, KEPT_LEVELS), FIRST)
         else:
-            rows = _at_least(first, float(_less(best.value)), FIRST)
+            rows = first.utility.at_least(first, float(_less(best.value)), FIRST)
         outcome = self.second.run(self.second.with_side(rows))
         x = best.x if outcome.x is None or not outcome.certificate.ok else outcome.x
         return self.second.program.value(x)
@@ -273,11 +261,11 @@ class _Search:
     def _starves(self, eps: float) -> bool:
         """Whether some job must have nothing where g is at a level, and f does not exist without (its log is -inf)."""
         first = self.first.program
-        assert isinstance(first.utility, Minimum | Total)
-        if isinstance(first.utility, Minimum) or np.isfinite(first.utility.value(np.zeros(1))).all():
+        if not first.utility.worthless_at_zero:
             return False
         smallest = replace(first, utility=Minimum())
-        rows = _at_least(self.second.program, float(_less(eps)), SECOND)
+        second = self.second.program
+        rows = second.utility.at_least(second, float(_less(eps)), SECOND)
         outcomes = [
             self.engine.solve_allocation(replace(smallest, side=side))
             for side in (first.side, self.first.with_side(rows).side)
@@ -297,12 +285,14 @@ class _Search:
 
     def _point(self, eps: float, end: bool) -> FrontPoint | None:
         """The best f with g at a level, certified; None if a limit was reached first."""
-        program = self.first.with_side(_at_least(self.second.program, float(_less(eps)), SECOND))
+        second = self.second.program
+        program = self.first.with_side(second.utility.at_least(second, float(_less(eps)), SECOND))
         outcome = self.first.run(program)
         if outcome.x is None or outcome.value is None:
             return None
         if program.integral:  # among equally good whole jobs, those that are best for g
-            rows = _at_least(self.first.program, float(_less(outcome.value)), FIRST)
+            first = self.first.program
+            rows = first.utility.at_least(first, float(_less(outcome.value)), FIRST)
             again = self.second.run(self.second.with_side(rows))
             if again.x is not None and self.second.program.value(again.x) > self.second.program.value(outcome.x):
                 values = replace(outcome.values, x=program.complete(again.x), objective=None, bound=outcome.bound)
@@ -342,8 +332,8 @@ class _Search:
         """-dF/dg in units of the objectives: the duals of the rows g >= eps, times what they rise by with eps."""
         if outcome.status is not Status.OPTIMAL or outcome.duals is None or SECOND not in outcome.duals:
             return None
-        minimum = isinstance(self.second.program.utility, Minimum)
-        rise = self.second.classes.count if minimum else np.ones(1)
+        smallest = self.second.program.utility.smallest_level
+        rise = self.second.classes.count if smallest else np.ones(1)
         worth = self.second.program.units.slope(values[1])
         own = self.first.program.units.slope(values[0])
         return -float(outcome.duals[SECOND] @ rise) * own / worth + 0.0 if worth > 0 else None

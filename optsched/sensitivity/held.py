@@ -13,7 +13,7 @@ from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.formulation import Formulation
 from optsched.outcome import NO_OPTIMUM, Outcome
-from optsched.program import AllocationProgram, LinearArrays, Minimum, SideRows, Total
+from optsched.program import AllocationProgram, LinearArrays, Method, SideRows
 from optsched.proof import proved_allocation
 from optsched.solution import Solution
 from optsched.solvers import Session
@@ -138,7 +138,7 @@ def single_program(formulation: Formulation, C: Classes) -> AllocationProgram:
     program = formulation.program(C)
     if not isinstance(program, AllocationProgram):
         raise UsageError(f"{name} decides what runs when: its program is not one of fractions of time")
-    if not isinstance(program.utility, Minimum | Total) or program.delayed:
+    if program.utility.method is not Method.DIRECT or program.utility.homogenised:
         raise UsageError(f"{name} is solved in several stages: it is no single program that could be held")
     return program
 

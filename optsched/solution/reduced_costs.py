@@ -22,9 +22,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
-from optsched.program import AllocationProgram, LinearArrays, Ratio, SideRows
+from optsched.program import AllocationProgram, LinearArrays, SideRows
 from optsched.program.ratio import dual_of
-from optsched.program.utility import Total
 from optsched.solution.certificate import dual_bound, noise_at
 
 SAME_RATIO = 1e-9
@@ -102,7 +101,7 @@ def reduced_costs(
         per_step=_in_proportion(levels, program.classes.throughput),
         time=duals["time"],
         capacity=duals["capacity"],
-        levels=None if isinstance(program.utility, Total | Ratio) else -duals["levels"] * program.classes.count,
+        levels=-duals["levels"] * program.classes.count if program.utility.smallest_level else None,
         side=side,
         bound=bound,
         noise=noise_at(arrays, program.complete(x)),
@@ -118,10 +117,9 @@ def _per_level(program: AllocationProgram, duals: Mapping[str, FloatArray]) -> F
     """What one unit of ``levels @ x`` of each class earns."""
     if "levels" in duals:
         return np.asarray(-duals["levels"])
-    if isinstance(program.utility, Ratio):  # per unit of y: 1 / S
-        return np.full(len(program.classes), 1.0 / program.utility.scale(program.requirements))
-    assert isinstance(program.utility, Total)
-    return program.utility.weight
+    prices = program.utility.level_prices(program)
+    assert prices is not None
+    return prices
 
 
 def _earned_by_side_rows(

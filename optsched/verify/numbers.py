@@ -13,7 +13,6 @@ from optsched.errors import OptschedError
 from optsched.instance.reading import join, listed
 from optsched.outcome import STOPPED
 from optsched.program import AllocationProgram, LinearArrays
-from optsched.program.utility import Total
 from optsched.registry import load_solver
 from optsched.solution import Allocation, Termination, certify_point, dual_bound, gap_of
 from optsched.solution.certificate import OPTIMALITY, alike, dual_residual, noise_at, worst_row
@@ -60,13 +59,7 @@ class Point:
     @cached_property
     def rounding(self) -> float:
         """What the terms of a concave utility and of its tangent, that may cancel, leave of rounding in the file."""
-        utility = self.program.utility
-        if not isinstance(utility, Total) or not self.program.concave:
-            return 0.0
-        level, weight = self.program.level(self.x), self.program.classes.count * utility.weight
-        reached = np.maximum(level, np.finfo(float).tiny)
-        size = float(weight @ (np.abs(utility.value(level)) + utility.slope(reached) * level))
-        return 1e-12 * size * self._worth if np.isfinite(size) else 0.0
+        return self.program.utility.rounding(self.program, self.x) * self._worth
 
     @cached_property
     def _worth(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from optsched.engine import Engine
-from optsched.program import AllocationProgram, LexicographicMinimum
+from optsched.program import AllocationProgram, Method
 from optsched.program.filling import Filling
 from optsched.program.relaxing import Relaxation
 from optsched.registry import load_solver
@@ -33,7 +33,7 @@ def settle(document: SolutionDocument, program: AllocationProgram, findings: Fin
         if relaxed is None:
             return None
         program, first = relaxed, 1
-    if not isinstance(program.utility, LexicographicMinimum):
+    if program.utility.method is not Method.WATER_FILLING:
         expected = stages[:first] or None
         findings.same("stages", document.stages, expected, f"{document.formulation} solves one program")
         return program

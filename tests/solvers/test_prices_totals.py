@@ -19,7 +19,6 @@ from optsched.instance import Instance
 from optsched.outcome import Outcome
 from optsched.performance.table import TableModel
 from optsched.program import AllocationProgram, Total
-from optsched.program.total_form import LinearTotalForm, TangentForm
 from optsched.registry import load_solver
 from optsched.solution.certificate import dual_bound
 from optsched.solution.solution import Status
@@ -180,7 +179,7 @@ def test_where_there_is_room_for_all_prices_are_nothing(exponent: float) -> None
     program = total(np.random.default_rng(1).lognormal(0, 1, (40, 3)), 1, [50, 50, 50], exponent)
     outcome = solved(program)
     assert isinstance(program.utility, Total)
-    assert outcome.value == pytest.approx(float(program.utility.value(program.highest_level).sum()), rel=1e-13)
+    assert outcome.value == pytest.approx(float(program.utility.f(program.highest_level).sum()), rel=1e-13)
     assert outcome.bound == pytest.approx(outcome.value, rel=1e-13)
     assert not outcome.duals["capacity"].any()
 
@@ -280,7 +279,7 @@ def test_the_form_without_its_matrix_is_the_linear_program(exponent: float) -> N
     program = scattered(20, 3, exponent)
     x, random = program.even(), np.random.default_rng(0)
     arrays = program.tangent(x).arrays
-    lean = LinearTotalForm(program) if exponent == 1.0 else TangentForm(program, program.touched(x))
+    lean = program.without_matrix(x)
     point, duals = random.random(arrays.shape[1]), random.random(arrays.shape[0])
     assert lean.shape == arrays.shape
     for name in ("row_lower", "row_upper", "lower", "upper", "implied_lower", "implied_upper", "cost", "integer"):
@@ -302,7 +301,7 @@ def test_wrong_prices_prove_nothing() -> None:
     assert values.y is not None
     for factor in (0.5, 2.0):
         wrong = values.y * factor
-        bound = dual_bound(TangentForm(program, program.touched(values.x, wrong)), wrong)
+        bound = dual_bound(program.without_matrix(values.x, wrong), wrong)
         assert bound is not None and bound > values.bound + 1.0
 
 

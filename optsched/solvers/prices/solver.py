@@ -10,7 +10,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import SolverUnavailable, UsageError
-from optsched.program import AllocationProgram, LinearArrays, Minimum, Total
+from optsched.program import AllocationProgram, LinearArrays, Method
 from optsched.solution.values import Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
 from optsched.solvers.prices.market import WIDEST
@@ -45,7 +45,7 @@ class Prices(Solver):
     def refuses(cls, program: AllocationProgram) -> str | None:
         """Why an allocation program is none for prices; None if it is one."""
         C = program.classes
-        if not isinstance(program.utility, Minimum | Total) or program.delayed:
+        if program.utility.method is not Method.DIRECT or program.utility.homogenised:
             return "its utility is neither the smallest level nor a total"
         if program.integral:
             return "jobs are whole"
@@ -57,7 +57,7 @@ class Prices(Solver):
             return "it has no jobs that can run"
         if int(np.bincount(C.class_a).max()) > WIDEST:
             return f"a job has more than {WIDEST} configurations"
-        return refuses_total(program) if isinstance(program.utility, Total) else None
+        return None if program.utility.smallest_level else refuses_total(program)
 
     def solve_allocation(self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None) -> Values:
         """See `Solver.solve_allocation`; ``start`` are prices of the resources."""
@@ -66,6 +66,5 @@ class Prices(Solver):
             raise SolverUnavailable(f"solver prices cannot take this program: {why}; auto takes a solver that can")
         if limits.options:
             raise UsageError(f"solver prices has no option {next(iter(limits.options))!r}: it has none")
-        if isinstance(program.utility, Total):
-            return solve_total(program, limits, start)
-        return solve_minimum(program, limits, start)
+        solve = solve_minimum if program.utility.smallest_level else solve_total
+        return solve(program, limits, start)

@@ -9,7 +9,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import SolverUnavailable
-from optsched.program import AllocationProgram, Total
+from optsched.program import AllocationProgram
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Limits
 from optsched.solvers.interrupt import interrupt_flag
@@ -32,8 +32,7 @@ MOST_GOODS = 1000
 
 def refuses_total(program: AllocationProgram) -> str | None:
     """Why a total of utilities is none for prices; None if it is one."""
-    utility = program.utility
-    assert isinstance(utility, Total)
+    utility = program.total
     if not (utility.weight >= 0).all() or (program.conic and not (utility.weight > 0).all()):
         return "a job has no weight"
     if utility.worthless_at_zero and not (program.highest_level > 0).all():
@@ -61,8 +60,7 @@ def solve_total(program: AllocationProgram, limits: Limits, start: FloatArray | 
 
 def _concave(program: AllocationProgram, limits: Limits, start: FloatArray | None) -> Values:
     """By `PinnedTotal` or `Interior`, with levels in units of each class's highest."""
-    C, utility = program.classes, program.utility
-    assert isinstance(utility, Total)
+    C, utility = program.classes, program.total
     market = market_of(program)
     highest = market.level.max(axis=1, initial=0.0)
     some = np.flatnonzero(highest > 0)
@@ -111,8 +109,7 @@ def _searched(
 
 def _linear(program: AllocationProgram, limits: Limits) -> Values:
     """By `BestPlaces`."""
-    C, utility = program.classes, program.utility
-    assert isinstance(utility, Total)
+    C, utility = program.classes, program.total
     market = market_of(program)
     worth = market.level * (utility.weight * market.unit / market.amount)[:, np.newaxis]
     most = worth.max(axis=1, initial=0.0)

@@ -1,0 +1,178 @@
+"""The feasible region of an allocation program: totals of the class columns within time, capacity and side rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import BoolArray, FloatArray, IntArray, is_range, looked_up
+from optsched.matrices import largest_of_rows
+from optsched.program.arrays import LinearArrays
+from optsched.program.greedy_fill import greedy_fill
+from optsched.program.linear import LinearProgram, Variables
+from optsched.program.side_rows import SideRows
+
+if TYPE_CHECKING:  # a process that only solves needs no candidates
+    from optsched.candidates import Classes
+
+
+class FeasibleRegion:
+    """What x must keep, and the levels that it gives the classes; what is maximised there is not known here.
+
+        level_k(x) = (levels @ x)_k / n_k                     level of every job of class k
+        time       member @ x <= n                            each job at most all the time
+        capacity   usage @ x <= capacity                      each resource
+        side rows  lower <= matrix @ x <= upper
+        x >= 0,  integer if ``integral``
+
+    The attributes are those of `AllocationProgram`, which is a feasible region with a utility.
+    """
+
+    classes: Classes
+    levels: sp.csr_matrix
+    side: tuple[SideRows, ...]
+    integral: bool
+    extend: Callable[[LinearProgram, Mapping[str, Variables], Classes], None] | None
+
+    # --- levels ----------------------------------------------------------------------------------------------------
+
+    def level(self, x: FloatArray) -> FloatArray:
+        """Level of every job of each class, shape (K,)."""
+        return np.asarray(self.levels @ x / self.classes.count)
+
+    @cached_property
+    def highest_level(self) -> FloatArray:
+        """What each job could reach if it had the cluster to itself: its best column all the time, shape (K,)."""
+        C, data = self.classes, self.levels.data
+        if not C.all_alone:
+            data = data / np.where(C.class_a == C.class_b, 2.0, 1.0)[self.levels.indices]
+        return largest_of_rows(self.levels.indptr, data)
+
+    @cached_property
+    def gain(self) -> FloatArray:
+        """What one unit of each column adds to the sum of all levels, shape (N,)."""
+        return np.asarray(self.levels.sum(axis=0), np.float64).ravel()
+
+    @cached_property
+    def best_alone(self) -> tuple[IntArray, FloatArray]:
+        """The column alone of each class that brings it most (the last of several), and what it brings."""
+        C, levels = self.classes, self.levels
+        alone = np.flatnonzero(C.alone)
+        if len(alone) == C.columns and is_range(levels.indices, C.columns):  # the entries of levels are the columns
+            rate = levels.data
+            order = np.flatnonzero(rate == largest_of_rows(levels.indptr, rate)[C.class_a])
+        else:
+            rate = np.asarray(levels.tocsc()[C.class_a[alone], alone]).ravel()
+            order = np.lexsort((rate, C.class_a[alone]))
+        last = np.flatnonzero(np.diff(C.class_a[alone[order]], append=-1))
+        return alone[order[last]], rate[order[last]]
+
+    # --- rows ------------------------------------------------------------------------------------------------------
+
+    def bare(self) -> tuple[LinearProgram, dict[str, Variables]]:
+        """x with its time, capacity and side rows; no objective."""
+        C = self.classes
+        lp = LinearProgram()
+        x = lp.variables(C.columns, name="x", implied=(0.0, C.limit), integer=self.integral)
+        lp.constrain(C.member @ x <= C.count, name="time")
+        lp.constrain(C.usage @ x <= C.capacity, name="capacity")
+        for rows in self.side:
+            lp.constrain((rows.matrix @ x).between(rows.lower, rows.upper), name=rows.name)
+        return lp, {"x": x}
+
+    def with_own_rows(self, lp: LinearProgram, variables: dict[str, Variables]) -> LinearProgram:
+        """The program with the rows of a caller's own (``extend``), if there are any."""
+        if self.extend is not None:
+            self.extend(lp, variables, self.classes)
+        return lp
+
+    def feasible_set(self) -> LinearProgram:
+        """Time, capacity, side rows and rows of one's own, without an objective."""
+        return self.with_own_rows(*self.bare())
+
+    @cached_property
+    def requirements(self) -> LinearArrays:
+        """`feasible_set` as arrays."""
+        return self.feasible_set().arrays
+
+    @cached_property
+    def barred(self) -> BoolArray:
+        """Columns that side rows leave nothing to, shape (N,)."""
+        barred = np.zeros(self.classes.columns, bool)
+        for rows in self.side:
+            barred[rows.closed.indices] = True
+        return barred
+
+    @property
+    def limit(self) -> FloatArray:
+        """Most that x can be by the time rows, and 0 in barred columns; shape (N,)."""
+        return np.where(self.barred, 0.0, self.classes.limit) if self.side else self.classes.limit
+
+    @property
+    def limited_sums(self) -> Iterator[tuple[sp.csr_matrix, FloatArray]]:
+        """Matrices without negative entries, and the most that their rows may come to: capacity, and side rows."""
+        yield self.classes.usage, self.classes.capacity
+        for rows in self.side:
+            if rows.matrix.nnz and rows.matrix.data.min() >= 0 and (rows.upper >= 0).all():
+                yield sp.csr_matrix(rows.matrix), rows.upper
+
+    # --- points that need no solver --------------------------------------------------------------------------------
+
+    def repaired(self, x: FloatArray) -> FloatArray:
+        """A point that keeps time and capacity: x scaled down class by class, then by the fullest resource of a column.
+
+        What a solver left when it was stopped may break rows; what it is worth afterwards is for the certificate to
+        say. Of the side rows those are kept too that only limit sums, as budgets and quotas: less is feasible there.
+        An integral point is only scaled by dropping fractions of jobs.
+        """
+        C = self.classes
+        use = C.time(x)
+        if (use > C.count).any():
+            part = np.divide(C.count, use, out=np.ones(len(C)), where=use > C.count)
+            x = x * np.minimum(part[C.class_a], looked_up(np.append(part, 1.0), C.class_b))  # the last is of no partner
+        smallest = np.ones(C.columns)
+        for matrix, most in self.limited_sums:
+            use = matrix @ x
+            for row in np.flatnonzero(use > most).tolist():
+                mine = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
+                smallest[mine] = np.minimum(smallest[mine], most[row] / use[row])
+        x = x * smallest
+        return np.floor(x + 1e-9) if self.integral else x
+
+    def kept(self, x: FloatArray) -> FloatArray:
+        """What can be kept of a point of the region without side rows and whole jobs."""
+        return self.filled_up(self.repaired(x)) if self.integral else self.repaired(x)
+
+    def filled_up(self, x: FloatArray) -> FloatArray:
+        """Whole jobs added to a point greedily, by what they gain per unit of the resources."""
+        sums = [(matrix.tocsc(), most) for matrix, most in self.limited_sums]
+        return greedy_fill(self.classes, sums, self.gain, ~self.barred, x)
+
+    def best_places(self) -> FloatArray:
+        """Every job in its best column alone, scaled down into time and capacity."""
+        best, _ = self.best_alone
+        x = np.zeros(self.classes.columns)
+        x[best] = np.minimum(self.classes.count[self.classes.class_a[best]], self.limit[best])
+        return self.repaired(x)
+
+    def even(self) -> FloatArray:
+        """Every job spread evenly over its columns alone, scaled down into time and capacity."""
+        C = self.classes
+        alone = np.flatnonzero(C.alone & ~self.barred)
+        columns = np.bincount(C.class_a[alone], minlength=len(C))
+        x = np.zeros(C.columns)
+        x[alone] = (C.count / np.maximum(columns, 1))[C.class_a[alone]]
+        return self.repaired(x)
+
+    def raised(self, x: FloatArray, level: FloatArray | float) -> FloatArray:
+        """Every class raised to a level on its best column alone, then scaled down into time and capacity."""
+        C = self.classes
+        best, rate = self.best_alone
+        lack = np.maximum(level * C.count - self.levels @ x, 0.0)[C.class_a[best]]
+        x = x.copy()
+        x[best] += np.divide(lack, rate, out=np.zeros(len(best)), where=rate > 0)
+        return self.repaired(x)

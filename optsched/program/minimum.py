@@ -1,0 +1,156 @@
+"""Utilities that are a smallest level: the minimum, the minimum with delays, the lexicographic minimum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.errors import UsageError
+from optsched.program.feasible_region import FeasibleRegion
+from optsched.program.linear import LinearProgram
+from optsched.program.linear_form import LinearForm, SmallestLevelForm
+from optsched.program.side_rows import SideRows
+from optsched.program.utility import Method, Utility
+
+
+@dataclass(frozen=True)
+class Minimum(Utility):
+    """Maximise the smallest level.
+
+    maximise  t   s.t.  level_k >= t  for every class k,  time, capacity, side rows
+    """
+
+    smallest_level: ClassVar[bool] = True
+
+    def reached(self, level: FloatArray) -> FloatArray:
+        """Value of each class at its level, shape (K,)."""
+        return level
+
+    def value(self, R: FeasibleRegion, x: FloatArray) -> float:
+        """See `Utility.value`."""
+        reached = self.reached(R.level(x))
+        return float(reached.min()) if len(reached) else 0.0
+
+    def lowered(self, R: FeasibleRegion) -> LinearProgram:
+        """See the class."""
+        lp, variables = R.bare()
+        t = variables["t"] = lp.variables(1, name="t", implied=(0.0, self.highest(R)))
+        lp.constrain(R.levels @ variables["x"] - R.classes.count[:, np.newaxis] @ t >= 0.0, name="levels")
+        lp.maximise(t)
+        return R.with_own_rows(lp, variables)
+
+    def complete(self, R: FeasibleRegion, x: FloatArray) -> FloatArray:
+        """(x, t)."""
+        return np.append(x, self.value(R, x))
+
+    def without_matrix(self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None) -> LinearForm:
+        """See `Utility.without_matrix`."""
+        return SmallestLevelForm(R)
+
+    def at_least(self, R: FeasibleRegion, value: FloatArray | float, name: str) -> SideRows:
+        """levels @ x >= n value, a row per class; the values may differ."""
+        lower = np.asarray(value) * R.classes.count
+        endless = np.full(len(R.classes), np.inf)
+        return SideRows(name, R.levels, lower, endless, lambda row: f"the {name} objective")
+
+
+@dataclass(frozen=True)
+class DelayedMinimum(Minimum):
+    """Maximise the smallest of the values 1 / (a_k + 1 / level_k).
+
+    A job that has a_k behind it, and 1 / level_k before it, is a_k + 1 / level_k late at its end: the value is the
+    inverse of that, concave in the level. A value t needs the level g_k(t) = t / (1 - a_k t), which is convex.
+
+    Attributes
+    ----------
+    delay : FloatArray, shape (K,)
+        a_k >= 0.
+    """
+
+    delay: FloatArray
+
+    method: ClassVar[Method] = Method.TANGENTS
+
+    @property
+    def concave(self) -> bool:
+        """It is."""
+        return True
+
+    def reached(self, level: FloatArray) -> FloatArray:
+        """1 / (a_k + 1 / level_k)."""
+        return level / (1.0 + self.delay * level)
+
+    def highest(self, R: FeasibleRegion) -> float:
+        """See `Utility.highest`."""
+        return float(self.reached(R.highest_level).min()) if len(R.highest_level) else 0.0
+
+    def needed(self, R: FeasibleRegion, value: float) -> FloatArray:
+        """g(t) = t / (1 - a t), for t below every 1 / a."""
+        t = min(value, self.highest(R))
+        return np.asarray(t / (1.0 - self.delay * t))
+
+    def lowered(self, R: FeasibleRegion) -> LinearProgram:
+        """There is none."""
+        raise UsageError("a minimum with delays is not linear: it is solved by a sequence of tangents")
+
+    def tangent(self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None) -> LinearProgram:
+        """`tangent_at` the value of x."""
+        return self.tangent_at(R, self.value(R, x))
+
+    def tangent_at(self, R: FeasibleRegion, value: float) -> LinearProgram:
+        """The linear program in which the levels that a value t needs are replaced by their tangent at v.
+
+            maximise  t   s.t.  level_k >= g_k(v) + g_k'(v) (t - v)   for every class k,  time, capacity, side rows
+
+        g_k is convex, so its tangent asks for less than g_k does: the optimum bounds that of the allocation program,
+        and equals it where v is the optimum. Newton's method is to make this v the next one.
+        """
+        v, n = min(value, self.highest(R)), R.classes.count
+        lp, variables = R.bare()
+        t = variables["t"] = lp.variables(1, name="t", implied=(0.0, self.highest(R)))
+        slope = 1.0 / (1.0 - self.delay * v) ** 2  # g'(v)
+        free = n * (self.needed(R, v) - slope * v)
+        lp.constrain(R.levels @ variables["x"] - (n * slope)[:, np.newaxis] @ t >= free, name="levels")
+        lp.maximise(t)
+        return R.with_own_rows(lp, variables)
+
+
+@dataclass(frozen=True)
+class LexicographicMinimum(Minimum):
+    """Raise all levels together; who cannot rise any more stays where it is, and the others go on (water filling).
+
+    Every job i of weight p_i rises at a rate per unit of a common clock: p_i / s_i, where s_i is its gang; as a member
+    of a group of weight w that shares it, w p_i / (s_i sum of p over the members that still rise); and the first member
+    that still rises of a group that queues rises at w / s_i alone.
+
+    Attributes
+    ----------
+    weight : FloatArray, shape (K,)
+        p of each job of a class.
+    gang : FloatArray, shape (K,)
+        s.
+    group : IntArray, shape (K,)
+        Group of each class; -1: on its own.
+    group_weight : FloatArray, shape (G,)
+        w.
+    queued : BoolArray, shape (G,)
+        Groups whose members rise one after the other; their classes are single jobs.
+    place : IntArray, shape (K,)
+        Place in the queue; 0 in other groups.
+    then : csr_matrix or None, shape (K, N)
+        What the last program makes the total of as large as possible, nobody below the level reached; None: the levels.
+    """
+
+    weight: FloatArray
+    gang: FloatArray
+    group: IntArray
+    group_weight: FloatArray
+    queued: BoolArray
+    place: IntArray
+    then: sp.csr_matrix | None = None
+
+    method: ClassVar[Method] = Method.WATER_FILLING
