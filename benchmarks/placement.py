@@ -48,9 +48,9 @@ def case(jobs: int, nodes: int, *, load: float, running: float, seed: int = 0) -
 
 
 def ours(jobs: int, nodes: int, load: float, running: float) -> Callable[[], Any]:
-    from optsched.engine import Engine
     from optsched.placement import place_rows
     from optsched.registry import load_solver
+    from optsched.solving.engine import Engine
 
     classes, rows = case(jobs, nodes, load=load, running=running)
     small = case(4, 2, load=1.0, running=0.0)
@@ -91,9 +91,9 @@ def first_fit(jobs: int, nodes: int, load: float, running: float) -> Callable[[]
 
 def beside(jobs: int, nodes: int, starts: int) -> Callable[[], Any]:
     """Some rows start, all others stand where `place_rows` has put them; GPU names are known from a round before."""
-    from optsched.engine import Engine
     from optsched.placement import Standing, place_beside, place_rows
     from optsched.registry import load_solver
+    from optsched.solving.engine import Engine
 
     classes, rows = case(jobs, nodes, load=0.98, running=0.0)
     placed = place_rows(classes, rows, np.arange(jobs), Engine(load_solver), columns=0)

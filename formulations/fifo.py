@@ -15,7 +15,7 @@ from formulations.reference_rates import without_rate
 from formulations.rule import LARGEST_SEED, Decision, Rule
 from optsched.arrays import IntArray
 from optsched.candidates import Candidates, Classes, classes_apart, column_alone
-from optsched.engine import Engine
+from optsched.solving.engine import Engine
 
 PACKED = 1.5
 """Two jobs are packed only if their throughputs together, each by its own alone, add up to more."""

@@ -16,7 +16,7 @@ from formulations.rule import LARGEST_SEED, Decision, Rule, proved
 from formulations.slices import slices, totals_alone
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes, classes_apart
-from optsched.engine import Engine
+from optsched.solving.engine import Engine
 
 
 class _Packing(Rule):

@@ -8,7 +8,7 @@ from formulations.rule import Decision, Rule
 from formulations.slices import slices, totals_alone
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
-from optsched.engine import Engine
+from optsched.solving.engine import Engine
 
 
 class Isolated(Rule):

@@ -12,7 +12,6 @@ from pydantic import Field
 from formulations.reference_rates import refuse_endless
 from optsched.arrays import FloatArray, IntArray, ranges
 from optsched.candidates import Candidates, Classes
-from optsched.engine import Engine
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.program import LinearProgram, TimelineProgram
@@ -20,6 +19,7 @@ from optsched.program.time_units import amount_unit, common_unit, round_down, ro
 from optsched.solution import Conflict, Schedule, Solution
 from optsched.solution.plan import LinearPlan, Plan, TimelinePlan
 from optsched.solvers import Capability
+from optsched.solving.engine import Engine
 
 MOST_COLUMNS = 500_000
 COARSE = 10_000

@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 
 from formulations.reference_rates import proportional
+from optsched.arrays.matrices import scaled_rows
 from optsched.candidates import Candidates, Classes, Drop
 from optsched.formulation import Formulation, FormulationOptions
-from optsched.matrices import scaled_rows
 from optsched.program import AllocationProgram, Minimum
 
 

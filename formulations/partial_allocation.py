@@ -14,12 +14,12 @@ import scipy.sparse as sp
 from formulations.reference_rates import proportional
 from optsched.arrays import BoolArray, FloatArray
 from optsched.candidates import Candidates, Classes, Usage
-from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible, by_job
-from optsched.outcome import Outcome
 from optsched.program import AllocationProgram, Exponential, SideRows, Total
 from optsched.solution import Allocation, Attempt, Solution, Status, Termination
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import Outcome
 
 log = logging.getLogger("optsched")
 

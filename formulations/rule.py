@@ -12,10 +12,8 @@ from formulations.max_throughput import MaxThroughput
 from formulations.reference_rates import refuse_rateless
 from optsched.arrays import FloatArray
 from optsched.candidates import Absence, Candidates, Classes
-from optsched.engine import Engine
 from optsched.errors import SolverCrashed, UsageError
 from optsched.formulation import Formulation, FormulationOptions, by_job
-from optsched.outcome import Outcome
 from optsched.program import AllocationProgram, Total
 from optsched.solution import (
     Allocation,
@@ -28,6 +26,8 @@ from optsched.solution import (
     gap_of,
 )
 from optsched.solution.certificate import OPTIMALITY
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import Outcome
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.candidates import Candidates, Classes
-from optsched.engine import Engine
 from optsched.errors import InvalidInput
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.instance import Instance
 from optsched.program import AllocationProgram, Ratio, Total
 from optsched.solution import PointStatus, Solution
+from optsched.solving.engine import Engine
 
 NOTHING = 1e-9
 """Throughput at or below this part of what all columns could have together is none."""

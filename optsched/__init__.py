@@ -14,8 +14,6 @@ from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
     from optsched.api import compile, load, place, realise, solve, write_model, write_solution
-    from optsched.comparison import Comparison, compare
-    from optsched.direct import solve_program
     from optsched.errors import (
         Interrupted,
         InvalidArgument,
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
         VerificationFailed,
         WrongValue,
     )
-    from optsched.explaining import explain_job
-    from optsched.fitting import evaluate_models, fit_model, fit_pairs, predict_times
     from optsched.formats.pairs import read_pairs
     from optsched.formats.profiles import read_profiles
     from optsched.formulation import Formulation, SideConstraint
@@ -60,6 +56,10 @@ if TYPE_CHECKING:
     from optsched.simulation.result import Simulation
     from optsched.simulation.simulate import simulate
     from optsched.solution import Solution
+    from optsched.study.comparison import Comparison, compare
+    from optsched.study.direct import solve_program
+    from optsched.study.explaining import explain_job
+    from optsched.study.fitting import evaluate_models, fit_model, fit_pairs, predict_times
     from optsched.traces import Trace, load_trace
     from optsched.verify import verify
 
@@ -69,7 +69,7 @@ _HOME = {
     "BottleneckLaw": "optsched.performance.parameter_server_bottleneck",
     "CapacityCurve": "optsched.sensitivity",
     "CapacityRange": "optsched.sensitivity",
-    "Comparison": "optsched.comparison",
+    "Comparison": "optsched.study.comparison",
     "Formulation": "optsched.formulation",
     "Front": "optsched.sensitivity",
     "Instance": "optsched.instance",
@@ -97,28 +97,28 @@ _HOME = {
     "WrongValue": "optsched.errors",
     "capacity_curve": "optsched.sensitivity",
     "capacity_ranging": "optsched.sensitivity",
-    "compare": "optsched.comparison",
+    "compare": "optsched.study.comparison",
     "compile": "optsched.api",
     "concave_envelope": "optsched.performance.concave",
     "envelope_gap": "optsched.performance.concave",
-    "evaluate_models": "optsched.fitting",
-    "explain_job": "optsched.explaining",
+    "evaluate_models": "optsched.study.fitting",
+    "explain_job": "optsched.study.explaining",
     "fit_loss_curve": "optsched.performance.loss_curve",
-    "fit_model": "optsched.fitting",
-    "fit_pairs": "optsched.fitting",
+    "fit_model": "optsched.study.fitting",
+    "fit_pairs": "optsched.study.fitting",
     "fit_parameter_server": "optsched.performance.parameter_server_fit",
     "load": "optsched.api",
     "load_trace": "optsched.traces",
     "pareto": "optsched.sensitivity",
     "place": "optsched.api",
-    "predict_times": "optsched.fitting",
+    "predict_times": "optsched.study.fitting",
     "read_pairs": "optsched.formats.pairs",
     "read_profiles": "optsched.formats.profiles",
     "realise": "optsched.api",
     "replay": "optsched.rounds.recovery",
     "simulate": "optsched.simulation.simulate",
     "solve": "optsched.api",
-    "solve_program": "optsched.direct",
+    "solve_program": "optsched.study.direct",
     "solve_round": "optsched.rounds.solve_round",
     "verify": "optsched.verify",
     "whatif": "optsched.sensitivity",

@@ -29,20 +29,20 @@ from optsched.assembly import (
     own_constraints,
 )
 from optsched.candidates import Candidates
-from optsched.engine import Engine
 from optsched.errors import InvalidArgument, OptschedError, UsageError, checks_keywords, did_you_mean
 from optsched.formulation import Extend
+from optsched.formulation.notes import notes_on
 from optsched.instance.durations import Duration, seconds_or_none
 from optsched.instance.reading import show
-from optsched.notes import notes_on
 from optsched.performance import PerformanceModel
 from optsched.performance.files import model_bytes
 from optsched.registry import load_formulation, load_solver
 from optsched.solution import Solution
 from optsched.solvers import Limits, Progress
+from optsched.solving.engine import Engine
 
 if TYPE_CHECKING:
-    from optsched.starts import StartSource
+    from optsched.verify.starts import StartSource
 
 log = logging.getLogger("optsched")
 
@@ -109,12 +109,11 @@ def solve(
     tolerance, threads, seed, solver_options, on_progress, on_log
         See `optsched.solvers.Limits`.
     prove : bool
-        Try claims of optimality again with another solver or search (`optsched.proof`); the certificate then says
-        ``cross-checked``.
+        Try claims of optimality again with another solver or search (`optsched.solving.proof`); the certificate then
+        says ``cross-checked``.
     generate_columns : bool
-        Leave pairs of jobs that share GPUs, or else configurations of elastic jobs, to column generation
-        (`optsched.decomposition`): only those that are worth it become columns, and the bound is that of all. For
-        thousands of different jobs.
+        Leave pairs of jobs that share GPUs, or else configurations of elastic jobs, to column generation: only those
+        that are worth it become columns, and the bound is that of all. For thousands of different jobs.
     options, **formulation_options
         Options of the formulation; ``options`` also takes names that are parameters here.
 
@@ -155,7 +154,7 @@ def solve(
     compiled = time.perf_counter()
     engine = Engine(load_solver, solver, limits.after(compiled - started), prove)
     if start is not None:
-        from optsched.starts import start_point
+        from optsched.verify.starts import start_point
 
         engine.start = start_point(start, chosen, candidates)
     solution = chosen.solve(candidates, engine)

@@ -13,12 +13,12 @@ from optsched.errors import InvalidArgument, InvalidInput, UsageError, checks_ke
 from optsched.formulation import Extend, Formulation, SideConstraint, options_from
 from optsched.instance import Instance, read_instance
 from optsched.instance.reading import named, show
+from optsched.instance.shipped import shipped_path
 from optsched.performance import PerformanceModel, with_learnt
 from optsched.performance.composed import MODELS, OF, Chain, ComposedModel
 from optsched.performance.files import check_performance, read_model
 from optsched.performance.paths import PERFORMANCE, below
 from optsched.registry import load_constraint, load_formulation, load_model, names
-from optsched.shipped import shipped_path
 
 Performance = Mapping[str, Any] | str | Path
 """A performance object, or a file that `optsched model fit` wrote."""

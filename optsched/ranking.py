@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.formulation_options import ConstraintOptions, options_from
+from optsched.formulation.options import ConstraintOptions, options_from
 from optsched.instance import Instance
 
 Sizes = Literal["least", "most", "fastest"]
@@ -106,7 +106,7 @@ class Ranking(ABC):
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """Fields of the instance that it reads, of those in `optsched.notes.FIELDS`; None if it does not say."""
+        """Fields of the instance that it reads, of those in `formulation.notes.FIELDS`; None if it does not say."""
         return None
 
     @property

@@ -16,10 +16,7 @@ from hypothesis import strategies as st
 import optsched
 from optsched import api, registry
 from optsched.assembly import make_formulation
-from optsched.engine import Engine
 from optsched.errors import Interrupted, SolverCrashed
-from optsched.infeasibility import elastic_relaxation
-from optsched.outcome import Outcome
 from optsched.program import AllocationProgram, ConicProgram, LinearArrays, LinearProgram, Total
 from optsched.program.arrays import Block
 from optsched.solution import PointStatus, Solution, Status, Termination, Values, certify_point, dual_bound, gap_of
@@ -27,6 +24,9 @@ from optsched.solution.certificate import dual_residual, is_bounded, residuals_o
 from optsched.solvers import Capability, Limits, Session, Solver
 from optsched.solvers.clarabel import Clarabel
 from optsched.solvers.highs import Highs
+from optsched.solving.engine import Engine
+from optsched.solving.infeasibility import elastic_relaxation
+from optsched.solving.outcome import Outcome
 
 pytestmark = pytest.mark.property
 

@@ -9,10 +9,10 @@ import pytest
 from refusals import refuses
 
 import optsched
-from optsched import comparison
-from optsched.comparison import ComparisonRow, accepting, compare
 from optsched.errors import InvalidInput, SolverCrashed, SolverUnavailable, UsageError
 from optsched.registry import load_formulation, names
+from optsched.study import comparison
+from optsched.study.comparison import ComparisonRow, accepting, compare
 
 ROW = {
     "formulation", "options", "sense", "objective_words", "refused", "status", "objective", "bound", "gap",

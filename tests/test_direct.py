@@ -12,10 +12,10 @@ from refusals import refuses
 import optsched
 from optsched.conformance.integer import hard_knapsacks, infeasible, knapsack, market_split
 from optsched.conformance.linear import covering, dense, unbounded
-from optsched.direct import point_of
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.formats.mps import program_names, program_text
 from optsched.program import LinearProgram
+from optsched.study.direct import point_of
 
 
 def written(lp: LinearProgram, folder: Path, kind: str = "mps") -> Path:

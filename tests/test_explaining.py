@@ -14,13 +14,13 @@ import scipy.sparse as sp
 import optsched
 from optsched.api import make_formulation
 from optsched.candidates import Candidates
-from optsched.engine import Engine
 from optsched.errors import UsageError
-from optsched.explaining import JobExplanation, explain_job
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.solution import Solution
 from optsched.solution.job_explanation import Way
+from optsched.solving.engine import Engine
+from optsched.study.explaining import JobExplanation, explain_job
 
 pytestmark = pytest.mark.property
 

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 import optsched
 from optsched.cli.main import main
+from optsched.formulation.notes import FIELDS
 from optsched.instance.documents import InstanceDocument
-from optsched.notes import FIELDS
 from optsched.registry import load_constraint, load_formulation, load_ranking, names
 
 Document = dict[str, Any]

@@ -25,7 +25,7 @@ import formulations.rankings
 import optsched
 from optsched import registry
 from optsched.formulation import Formulation, SideConstraint
-from optsched.formulation_options import own_options
+from optsched.formulation.options import own_options
 from optsched.ranking import Ranking, RankingOptions
 
 pytestmark = pytest.mark.process
@@ -75,9 +75,9 @@ def test_solving_a_linear_program_loads_no_part_that_it_does_not_use() -> None:
     foreign = {"cvxpy", "ortools", "pulp", "matplotlib", "clarabel", "networkx", "pandas", "yaml", "rich", "typer"}
     assert not loaded & (foreign | {"scipy.optimize", "scipy.linalg", "scipy.sparse.linalg", "scipy.special"})
     assert not loaded & {
-        "optsched.benchmarking", "optsched.cli", "optsched.decomposition", "optsched.formats",
+        "optsched.benchmarking", "optsched.cli", "optsched.solving.column_generation", "optsched.formats",
         "optsched.performance.composed.online", "optsched.placement.problem", "optsched.rounds",
-        "optsched.solution.document", "optsched.starts", "optsched.verify",
+        "optsched.solution.document", "optsched.verify.starts", "optsched.verify",
     }  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def test_a_command_loads_neither_the_other_commands_nor_their_parts() -> None:
     assert "optsched.simulation" in loaded
     assert not loaded & {"cvxpy", "ortools", "pulp", "matplotlib", "clarabel", "networkx", "yaml", "scipy.optimize"}
     assert not loaded & {
-        "optsched.cli.bench", "optsched.cli.solve", "optsched.conformance", "optsched.decomposition",
+        "optsched.cli.bench", "optsched.cli.solve", "optsched.conformance", "optsched.solving.column_generation",
         "optsched.generate", "optsched.report", "optsched.sensitivity", "optsched.verify",
     }  # fmt: skip
 

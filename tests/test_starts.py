@@ -15,8 +15,8 @@ from refusals import refuses
 import optsched
 from optsched import api
 from optsched.errors import SolverUnavailable, UsageError
-from optsched.shipped import shipped_path
-from optsched.starts import sol_of, start_point
+from optsched.instance.shipped import shipped_path
+from optsched.verify.starts import sol_of, start_point
 
 INTEGRAL: dict[str, Any] = {"formulation": "max-throughput", "options": {"integral": True}}
 

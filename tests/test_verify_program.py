@@ -14,8 +14,8 @@ from refusals import refuses
 import optsched
 from optsched.conformance.integer import hard_knapsacks, knapsack
 from optsched.conformance.linear import covering, dense, infeasible, unbounded
-from optsched.direct import verify_program
 from optsched.program import LinearProgram
+from optsched.study.direct import verify_program
 
 Change = Callable[[dict[str, Any]], None]
 PROGRAMS = {

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import optsched
-from optsched.engine import Engine
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.instance.resize import resized
 from optsched.registry import load_solver
 from optsched.sensitivity import Change, whatif
 from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.solution import Solution
+from optsched.solving.engine import Engine
 
 pytestmark = pytest.mark.property
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from optsched.api import compile_for, constraints_in_force, load, make_formulation, solve
-from optsched.direct import ProgramSolution, solve_program
 from optsched.formats.mps import read_program
 from optsched.generate.catalogue import generate
 from optsched.instance import Instance
 from optsched.registry import load_formulation, load_solver
 from optsched.solution import Solution, Status
+from optsched.study.direct import ProgramSolution, solve_program
 
 NOT_CERTIFIED = 6
 NEXT_NOTE = " / "

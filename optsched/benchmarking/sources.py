@@ -15,7 +15,7 @@ from optsched.errors import InvalidArgument, UsageError
 from optsched.formats.mps import is_program
 from optsched.instance.files import SUFFIXES as INSTANCE_SUFFIXES
 from optsched.instance.reading import read_bytes
-from optsched.shipped import shipped_path
+from optsched.instance.shipped import shipped_path
 
 SPAN = re.compile(r"\s*(\d{1,18})\s*\.\.\s*(\d{1,18})\s*", re.ASCII)
 MOST_SEEDS = 100_000

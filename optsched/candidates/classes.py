@@ -20,10 +20,10 @@ from optsched.arrays import (
     shown,
     taken,
 )
+from optsched.arrays.matrices import same_places
 from optsched.candidates.resources import Resources
 from optsched.candidates.usage import Usage
 from optsched.instance import Instance
-from optsched.matrices import same_places
 from optsched.performance import Configurations
 
 if TYPE_CHECKING:

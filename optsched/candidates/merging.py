@@ -10,10 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import IntArray, constant, group_rows, in_order, is_range, joined, ranges, refined, taken
+from optsched.arrays.matrices import rows_in_order
 from optsched.candidates.classes import READABLE, Classes, job_array
 from optsched.candidates.columns import KindColumns
 from optsched.candidates.kinds import Absence
-from optsched.matrices import rows_in_order
 
 if TYPE_CHECKING:
     from optsched.candidates.compile import Candidates

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import AnyArray, FloatArray, IntArray, blocks
-from optsched.matrices import largest_of_rows, one_per_column
+from optsched.arrays.matrices import largest_of_rows, one_per_column
 
 
 @dataclass(frozen=True)

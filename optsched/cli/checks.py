@@ -185,10 +185,10 @@ def _solve_tiny(name: str) -> tuple[bool, str]:
     import numpy as np
 
     from optsched.conformance.allocation import allocation
-    from optsched.engine import Engine
     from optsched.program import LinearProgram
     from optsched.registry import load_solver
     from optsched.solvers import Capability
+    from optsched.solving.engine import Engine
 
     engine, capabilities = Engine(load_solver, name), load_solver(name).capabilities
     if capabilities & {Capability.CONTINUOUS, Capability.INTEGER}:

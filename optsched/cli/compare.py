@@ -15,7 +15,7 @@ from optsched.cli.solve import exit_code
 from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
-    from optsched.comparison import Comparison, ComparisonRow, Entry
+    from optsched.study.comparison import Comparison, ComparisonRow, Entry
 
 EXAMPLES = """
     optsched compare @quickstart
@@ -91,7 +91,7 @@ def compare(
     check_target(output)
     check_inputs(instance=problem.instance, model=problem.model)
     entries, options, constraints, limits = problem.entries, problem.options, problem.constraints, search.limits
-    from optsched import comparison
+    from optsched.study import comparison
 
     with progress(shell, "comparing") as on_progress:
         found = comparison.compare(
@@ -128,8 +128,8 @@ def _with_options(
     if not options:
         return None if entries is None else list(entries)
     if entries is None:
-        from optsched.comparison import accepting
         from optsched.instance import FORMAT
+        from optsched.study.comparison import accepting
 
         entries = [(name, {}) for name in accepting(FORMAT)]
     given: dict[str, dict[str, Any]] = {}

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from optsched.cli.resource_view import quantity
 from optsched.cli.solution_view import COLOUR, cluster_words, decided_elsewhere, plain
 from optsched.cli.tables import bullets, count, heading, name, percent, seconds, share, table
-from optsched.comparison import Comparison, ComparisonRow
 from optsched.registry import objective_words
 from optsched.solution import Status
 from optsched.solution.explanation import assumptions_of, conflict_statement
+from optsched.study.comparison import Comparison, ComparisonRow
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

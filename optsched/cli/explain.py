@@ -46,7 +46,7 @@ def explain(
     """
     from optsched.cli.explanation import explanation
     from optsched.cli.job_view import job_view
-    from optsched.explaining import explain_job
+    from optsched.study.explaining import explain_job
 
     solution = solved(shell, problem, search)
     code = exit_code(solution)

@@ -11,7 +11,7 @@ from optsched.program import AllocationProgram
 from optsched.program.ratio import dual_of
 from optsched.solution import Solution, Status
 from optsched.solution.explanation import assumptions_of
-from optsched.staging import settled
+from optsched.solving.stages import settled
 
 NEGLIGIBLE = 1e-9
 

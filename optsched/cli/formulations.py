@@ -62,7 +62,7 @@ def formulations(
 
 def described(owner: Any) -> dict[str, Any]:
     """A formulation, side constraint or ranking as plain data."""
-    from optsched.formulation_options import own_options
+    from optsched.formulation.options import own_options
     from optsched.ranking import Ranking
 
     text = inspect.cleandoc(owner.__doc__ or "")

@@ -18,7 +18,7 @@ def instances(shell: Shell, as_json: Json = False) -> int:
     """List the instances that ship; `@name` stands for one wherever an instance is asked for."""
     from optsched.api import load
     from optsched.cli.tables import table
-    from optsched.shipped import shipped_names
+    from optsched.instance.shipped import shipped_names
 
     told = _shipped_words()
     found: list[dict[str, Any]] = []
@@ -49,7 +49,7 @@ def instances(shell: Shell, as_json: Json = False) -> int:
 
 def _shipped_words() -> dict[str, str]:
     """The last column of the table in the folder's README.md, by instance."""
-    from optsched.shipped import shipped_folder
+    from optsched.instance.shipped import shipped_folder
 
     readme = shipped_folder() / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.is_file() else ""

@@ -10,10 +10,10 @@ import numpy as np
 
 from optsched.cli.solution_view import conflicts, result_facts
 from optsched.cli.tables import bullets, count, facts, heading, name, number, percent, rounded, seconds, spread, table
-from optsched.explaining import JobExplanation
 from optsched.performance.concave import concave_envelope, envelope_gap
 from optsched.registry import objective_words
 from optsched.solution import Status
+from optsched.study.explaining import JobExplanation
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

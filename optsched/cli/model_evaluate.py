@@ -80,7 +80,7 @@ def evaluate(
         picture_format(plot)
         check_target(plot)
         require_matplotlib()
-    from optsched.fitting import evaluate_models
+    from optsched.study.fitting import evaluate_models
 
     with progress(shell, "evaluating"):
         measured = told.read(profiles)

@@ -50,7 +50,7 @@ def fit(
     """
     check_target(output)
     wanted = models.wanted
-    from optsched.fitting import fit_model
+    from optsched.study.fitting import fit_model
 
     with progress(shell, "fitting"):
         measured = told.read(profiles)
@@ -64,7 +64,7 @@ def _summary(document: Mapping[str, Any], profiles: Profiles) -> dict[str, Any]:
     """What was fitted, to what, and how well it tells the same measurements."""
     import numpy as np
 
-    from optsched.fitting import predict_times
+    from optsched.study.fitting import predict_times
 
     told = predict_times(document, profiles.ways).seconds
     known = np.isfinite(told)

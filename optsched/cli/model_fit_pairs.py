@@ -83,9 +83,9 @@ def fit_pairs(
         if key in options:
             raise UsageError(f"--model {name}: {key} is given twice")
         options[key] = value
-    from optsched.fitting import fit_pairs as fit
     from optsched.formats.pairs import read_pairs
     from optsched.performance.files import read_model
+    from optsched.study.fitting import fit_pairs as fit
 
     with progress(shell, "fitting"):
         below = None if base is None else read_model(base)

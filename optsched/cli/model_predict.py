@@ -77,10 +77,10 @@ def predict(
     """
     if bool(profiles) == asked.given():
         raise UsageError("expected PROFILES, or --workload, --gpu, --gpus and --batch or --batch-per-gpu")
-    from optsched.fitting import predict_times
     from optsched.instance.reading import named
     from optsched.performance.files import read_model
     from optsched.performance.paths import below
+    from optsched.study.fitting import predict_times
 
     with progress(shell, "predicting"):
         document = read_model(model)

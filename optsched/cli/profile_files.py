@@ -90,7 +90,7 @@ class Models:
     @property
     def wanted(self) -> list[tuple[str, dict[str, Any]]]:
         """What --model and -O give; names are checked."""
-        from optsched.fitting import USUAL, time_model
+        from optsched.study.fitting import USUAL, time_model
 
         pairs = [values.named(text, "--model") for text in self.model or (USUAL,)]
         further = values.pairs(self.option or (), "-O")

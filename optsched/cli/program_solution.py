@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from optsched.direct import ProgramSolution
+    from optsched.study.direct import ProgramSolution
 
 SHOWN = 40
 """Columns of the point that the table has."""
@@ -53,7 +53,7 @@ def check_options(problem: Problem, duals: bool, output: str | None) -> None:
 def solve_file(shell: Shell, path: str, search: Search, start: str | None) -> ProgramSolution:
     """Solve, with a progress line if it takes long."""
     limits = search.limits
-    from optsched.direct import solve_program
+    from optsched.study.direct import solve_program
 
     with progress(shell, "solving", shown=not search.solver_log) as on_progress:
         return solve_program(path, start=start, on_progress=on_progress, **limits)

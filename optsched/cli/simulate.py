@@ -139,7 +139,7 @@ def simulate(
 def _notes(instance: Instance, policies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A note for every policy that does not read all that the trace states."""
     from optsched.assembly import constraints_in_force, make_formulation
-    from optsched.notes import OF_SIMULATIONS, unread_note
+    from optsched.formulation.notes import OF_SIMULATIONS, unread_note
     from optsched.simulation.simulate import policy_of
 
     for policy in map(policy_of, policies):

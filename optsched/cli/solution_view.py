@@ -26,7 +26,7 @@ from optsched.registry import load_formulation, objective_words
 from optsched.solution import Solution, Status
 from optsched.solution.certificate import OPTIMALITY, alike
 from optsched.solution.explanation import Explanation, assumptions_of, conflict_statement, under
-from optsched.staging import RELAXING
+from optsched.solving.stages import RELAXING
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

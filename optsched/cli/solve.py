@@ -16,8 +16,8 @@ from optsched.cli.shell import Shell, check_target
 from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
-    from optsched.direct import ProgramSolution
     from optsched.solution import Solution
+    from optsched.study.direct import ProgramSolution
 
 ROUNDS = "Rounds"
 DEFAULT = "max-min-fairness"
@@ -184,8 +184,8 @@ def _cut(method: str | None, window: str | None) -> Callable[[Solution, Search],
 def _write(shell: Shell, solution: Any, output: str, duals: bool) -> bool:
     """Write what was found; a file of a point is not written where there is none."""
     from optsched.api import write_atomically, write_solution
-    from optsched.direct import ProgramSolution
-    from optsched.starts import sol_of
+    from optsched.study.direct import ProgramSolution
+    from optsched.verify.starts import sol_of
 
     point = solution.x if isinstance(solution, ProgramSolution) else solution.allocation
     sol = Path(output).suffix.lower() == ".sol"

@@ -76,7 +76,7 @@ def _checked(instance: str, solution: str, model: str | None, resolve: bool) -> 
     if is_program(instance):
         if model is not None:
             raise UsageError(f"{instance} is a program: --model is for instances")
-        from optsched.direct import verify_program
+        from optsched.study.direct import verify_program
 
         return verify_program(instance, solution, resolve=resolve)
     from optsched.verify import verify as check

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optsched.engine import Engine
-from optsched.outcome import Outcome
 from optsched.program import ConicProgram, LinearArrays
 from optsched.registry import load_solver
 from optsched.solution.values import Values
 from optsched.solvers import Capability, Limits, Session, Solver
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import Outcome
 
 PATIENCE = 20.0
 """Seconds that a back-end has for a program of a few rows."""

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from optsched.arrays import AnyArray
+from optsched.arrays.npz import text_array, text_in, unzip_arrays, zip_arrays
 from optsched.errors import InvalidInput
 from optsched.instance.build import Header, build_header, with_labels
 from optsched.instance.compaction import first_use, take_profiles
@@ -30,7 +31,6 @@ from optsched.instance.job_rules import as_column
 from optsched.instance.reading import parse_json, show, validate
 from optsched.instance.tables import ARRAY_FIELDS, JobNames, RateTable
 from optsched.instance.write import header_document, job_documents
-from optsched.npz import text_array, text_in, unzip_arrays, zip_arrays
 
 ARCHIVE = "optsched-instance-npz/1"
 JOB_FIELDS = {field: kind for field, kind in ARRAY_FIELDS.items() if field != "options"}

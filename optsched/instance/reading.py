@@ -15,7 +15,7 @@ import pydantic_core
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from optsched.errors import InvalidInput, did_you_mean
-from optsched.shipped import shipped_names
+from optsched.instance.shipped import shipped_names
 
 Model = TypeVar("Model", bound=BaseModel)
 

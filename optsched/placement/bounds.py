@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, group_rows, ranges
-from optsched.engine import Engine
 from optsched.placement.problem import Problem, Worth
 from optsched.placement.program import sum_by
 from optsched.placement.shares import dual_feasible
 from optsched.program import LinearProgram
 from optsched.program.linear import Expression
+from optsched.solving.engine import Engine
 
 COLUMNS = 20_000
 """Columns up to which the linear program of the pieces is made."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.engine import Engine
 from optsched.placement.bounds import Bounds
 from optsched.placement.identities import with_identities
 from optsched.placement.problem import Assignment, Problem, Worth
 from optsched.placement.program import PlacementProgram
 from optsched.program.linear import Expression
 from optsched.solution.solution import Status
+from optsched.solving.engine import Engine
 
 COLUMNS = 2_000
 """Pairs of a request and a node (or a GPU, of requests that share) up to which the integer program is solved."""

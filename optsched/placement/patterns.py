@@ -33,13 +33,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
-from optsched.engine import Engine
 from optsched.errors import SolverCrashed
 from optsched.placement.instant import FULL
 from optsched.placement.items import Items
 from optsched.program import LinearProgram
 from optsched.solution.values import Termination
 from optsched.solvers import Session
+from optsched.solving.engine import Engine
 
 CLOSED = 1e-9
 """Gap between the share and its bound at which the search ends."""

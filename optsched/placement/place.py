@@ -10,7 +10,6 @@ import numpy as np
 
 from optsched.arrays import IntArray
 from optsched.candidates import Classes, JobRows
-from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.placement.best_fit import best_fit
 from optsched.placement.bounds import bounds, most_bandwidth
@@ -23,6 +22,7 @@ from optsched.placement.standing import Standing, refuse_standing
 from optsched.placement.unmoved import unmoved
 from optsched.solution.placement import Placement
 from optsched.solution.solution import Solution
+from optsched.solving.engine import Engine
 
 
 def place_rows(

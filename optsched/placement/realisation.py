@@ -8,7 +8,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.engine import Engine
 from optsched.errors import InvalidArgument, UsageError
 from optsched.placement.instant import FULL, Instant
 from optsched.placement.items import Items
@@ -19,6 +18,7 @@ from optsched.placement.slices import NOTHING, in_order, trimmed
 from optsched.placement.spread import spread
 from optsched.placement.unmoved import must_stay
 from optsched.solution import Allocation, Rounds
+from optsched.solving.engine import Engine
 
 METHODS = ("auto", "open-shop", "patterns", "priority")
 PRIORITY_ROUNDS = 100

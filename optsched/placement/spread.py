@@ -18,12 +18,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.engine import Engine
 from optsched.placement.items import Items
 from optsched.placement.open_shop import decompose
 from optsched.placement.priority import SCRAMBLE, run_matrix
 from optsched.program import LinearProgram
 from optsched.solution.values import Termination
+from optsched.solving.engine import Engine
 
 Part = tuple[FloatArray, list[IntArray]]
 """Ends of the parts of a slice, as shares of it, and the rows of a group that run in each."""

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, is_range, looked_up
-from optsched.matrices import largest_of_rows
+from optsched.arrays.matrices import largest_of_rows
 from optsched.program.arrays import LinearArrays
 from optsched.program.greedy_fill import greedy_fill
 from optsched.program.linear import LinearProgram, Variables

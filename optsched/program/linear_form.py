@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, blocks, constant, shown
-from optsched.matrices import largest_of_rows
+from optsched.arrays.matrices import largest_of_rows
 from optsched.program.arrays import Block, row_sizes
 from optsched.program.feasible_region import FeasibleRegion
 from optsched.program.parts import ColumnPart, Columns, RowPart, rows_of, units

@@ -13,7 +13,6 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray, gathered
 from optsched.assembly import compile_for, constraints_in_force, make_formulation
 from optsched.candidates import Absence, Candidates, Classes, JobRows
-from optsched.engine import Engine
 from optsched.errors import Interrupted, OptschedError
 from optsched.formulation import Formulation, SideConstraint
 from optsched.instance import Instance
@@ -27,7 +26,8 @@ from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
 from optsched.solution import Solution
 from optsched.solvers import Limits, Solver
-from optsched.warm_start import WarmStart, matched
+from optsched.solving.engine import Engine
+from optsched.solving.warm_start import WarmStart, matched
 
 log = logging.getLogger("optsched")
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import AnyArray
+from optsched.arrays.npz import text_array, text_in, unzip_arrays, zip_arrays
 from optsched.errors import InvalidInput
 from optsched.instance.reading import show
-from optsched.npz import text_array, text_in, unzip_arrays, zip_arrays
-from optsched.warm_start import WarmStart
+from optsched.solving.warm_start import WarmStart
 
 BLOCKS = ("columns", "rows")
 

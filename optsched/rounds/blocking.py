@@ -10,7 +10,7 @@ from optsched.candidates.resources import Resources
 from optsched.instance.cluster import PER_NODE
 from optsched.placement.needs import OWN, members, renewable_groups
 from optsched.rounds.view import View
-from optsched.warm_start import matched
+from optsched.solving.warm_start import matched
 
 NOTHING = 1e-9
 """Part of the capacity of a resource that is none."""

@@ -9,7 +9,7 @@ import numpy as np
 from optsched.arrays import BoolArray, FloatArray, IntArray, is_range
 from optsched.candidates.classes import LABELS
 from optsched.instance.documents import LARGEST
-from optsched.warm_start import matched
+from optsched.solving.warm_start import matched
 
 
 @dataclass(frozen=True)

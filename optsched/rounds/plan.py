@@ -15,7 +15,7 @@ from optsched.rounds.configured import PLAIN, Setup, setups_of
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.order import Order
 from optsched.solution import Certificate, Solution
-from optsched.warm_start import WarmStart
+from optsched.solving.warm_start import WarmStart
 
 Held = tuple[int, tuple[str, ...], float | None]
 """Pool, GPUs (``node/index``) and since when (seconds, if known) a job holds them."""

@@ -8,7 +8,6 @@ import numpy as np
 
 from optsched.assembly import compile_for, constraints_in_force, make_formulation
 from optsched.candidates import Absence, Candidates, Classes
-from optsched.engine import Engine
 from optsched.errors import InvalidInput, OptschedError, SolverCrashed, SolverUnavailable, UsageError
 from optsched.formulation import Formulation, Infeasible
 from optsched.instance import Instance
@@ -18,6 +17,7 @@ from optsched.rounds.allocating import formulation_of
 from optsched.rounds.policy import RoundPolicy
 from optsched.solution.plan import LinearPlan
 from optsched.solvers import Capability, Solver
+from optsched.solving.engine import Engine
 
 AUTO = "auto"
 CONTINUOUS = "a program with continuous columns"

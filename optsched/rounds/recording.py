@@ -20,7 +20,7 @@ from optsched.rounds.plan_document import finite, metrics
 from optsched.rounds.policy import RoundPolicy, as_stored, policy_document
 from optsched.rounds.service import Service
 from optsched.rounds.state import Reservation, RoundState
-from optsched.warm_start import WarmStart
+from optsched.solving.warm_start import WarmStart
 
 STATE = "optsched-round-state/1"
 

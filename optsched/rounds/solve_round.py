@@ -52,7 +52,7 @@ from optsched.rounds.state import RoundState
 from optsched.rounds.unclaimed import any_rows, rows_of
 from optsched.rounds.view import View, starved
 from optsched.solvers import Solver
-from optsched.warm_start import matched
+from optsched.solving.warm_start import matched
 
 log = logging.getLogger("optsched")
 

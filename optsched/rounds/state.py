@@ -15,7 +15,7 @@ from optsched.instance.documents import NODE_STATES
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.service import Service
-from optsched.warm_start import WarmStart
+from optsched.solving.warm_start import WarmStart
 
 RESERVED = NODE_STATES.index("reserved")
 

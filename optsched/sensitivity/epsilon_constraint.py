@@ -31,13 +31,11 @@ import numpy as np
 from optsched.api import InstanceSource, Performance, compile, constraints_in_force, load, make_formulation, make_limits
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
-from optsched.engine import Engine
 from optsched.errors import Interrupted, InvalidArgument, UsageError, checks_keywords
 from optsched.formulation import Formulation, Infeasible
+from optsched.formulation.notes import unread_note
 from optsched.instance import Instance
 from optsched.instance.durations import Duration
-from optsched.notes import unread_note
-from optsched.outcome import Outcome
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram, Method, Minimum
 from optsched.registry import load_solver
@@ -46,6 +44,8 @@ from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.solution import Status, Termination
 from optsched.solution.certificate import certify_point
 from optsched.solvers import Progress
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import Outcome
 
 Objective = str | tuple[str, Mapping[str, Any]]
 """A formulation by name, or a name with its options."""

@@ -9,14 +9,14 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
-from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.formulation import Formulation
-from optsched.outcome import NO_OPTIMUM, Outcome
 from optsched.program import AllocationProgram, LinearArrays, Method, SideRows
-from optsched.proof import proved_allocation
 from optsched.solution import Solution
 from optsched.solvers import Session
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import NO_OPTIMUM, Outcome
+from optsched.solving.proof import proved_allocation
 
 REASON = "linear program whose right sides change"
 

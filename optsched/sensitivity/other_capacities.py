@@ -27,7 +27,6 @@ import numpy as np
 
 from optsched.api import InstanceSource, Performance, constraints_in_force, load, make_formulation, make_limits, solve
 from optsched.arrays import FloatArray
-from optsched.engine import Engine
 from optsched.errors import UsageError, checks_keywords
 from optsched.formulation import Extend, Formulation, Infeasible
 from optsched.instance.durations import Duration
@@ -37,6 +36,7 @@ from optsched.registry import load_formulation, load_solver
 from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.solution import Solution, Status
 from optsched.solvers import Progress
+from optsched.solving.engine import Engine
 
 FORMAT = "optsched-whatif/1"
 

@@ -28,7 +28,6 @@ import numpy as np
 
 from optsched.api import make_formulation, make_limits
 from optsched.arrays import FloatArray
-from optsched.engine import Engine
 from optsched.errors import InvalidArgument, UsageError, checks_keywords
 from optsched.instance.durations import Duration
 from optsched.program import AllocationProgram
@@ -37,6 +36,7 @@ from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.sensitivity.value_function import Tangent, ValueFunction
 from optsched.solution import Solution, Status
 from optsched.solvers import Capability, Limits, Progress
+from optsched.solving.engine import Engine
 
 MOST_RUNS = 400
 """Runs of a curve at most."""

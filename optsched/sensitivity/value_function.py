@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from optsched.outcome import NO_OPTIMUM
 from optsched.sensitivity.held import HeldProgram
 from optsched.solution import Status
 from optsched.solution.certificate import alike, noise_of
+from optsched.solving.outcome import NO_OPTIMUM
 
 ON_LINE = 1e-8
 """Relative distance from a line at which a value counts as lying on it."""

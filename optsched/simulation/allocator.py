@@ -9,13 +9,13 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray
 from optsched.assembly import compile_for, constraints_in_force, make_formulation, model_of
 from optsched.candidates import Classes, JobRows
-from optsched.engine import Engine
 from optsched.errors import NoAllocation, UsageError
 from optsched.instance import Instance, with_jobs
 from optsched.registry import load_solver
 from optsched.rounds.policy import RoundPolicy
 from optsched.simulation.world import World
 from optsched.solvers import Limits
+from optsched.solving.engine import Engine
 
 
 @dataclass(frozen=True)

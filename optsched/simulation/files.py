@@ -11,12 +11,12 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from optsched.arrays import AnyArray
+from optsched.arrays.npz import text_array, text_in, unzip_arrays, zip_arrays
 from optsched.errors import InvalidInput
 from optsched.instance import instance_bytes
 from optsched.instance.archive import from_npz
 from optsched.instance.documents import Document, Name, PlainObject, Tuple
 from optsched.instance.reading import named, parse_json, read_bytes, validate
-from optsched.npz import text_array, text_in, unzip_arrays, zip_arrays
 from optsched.simulation.result import JobLog, RoundLog, Segments, Simulation
 from optsched.traces import NodeEvents, Regimes, Trace
 

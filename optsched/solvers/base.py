@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.matrices import beside
 from optsched.errors import SolverUnavailable
-from optsched.matrices import beside
 from optsched.program import AllocationProgram, ConicProgram, LinearArrays, TimelineProgram
 from optsched.program.arrays import Block, differing_entries, with_entries
 from optsched.solution.values import Basis, Values

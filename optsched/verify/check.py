@@ -9,17 +9,17 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.assembly import InstanceSource, Performance, load
-from optsched.engine import Engine
 from optsched.errors import InvalidArgument, checks_keywords
 from optsched.formulation import by_class, by_job
 from optsched.instance import Instance
-from optsched.outcome import STOPPED, is_reproducible
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.solution import Allocation, Solution, Status, Termination, gap_of
 from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.document import SolutionDocument
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import STOPPED, is_reproducible
 from optsched.verify.findings import RELATIVE, Bound, Finding, Findings, Verification
 from optsched.verify.nothing import check_empty, check_nothing
 from optsched.verify.numbers import Point, check_metrics, check_numbers

@@ -8,9 +8,16 @@ import numpy as np
 
 from optsched.arrays import IntArray
 from optsched.candidates import Classes
-from optsched.decomposition import Chosen, ConfigurationPricing, PairPricing, Pairs, with_configurations, with_pairs
 from optsched.program import AllocationProgram
 from optsched.solution.document import SolutionDocument
+from optsched.solving.column_generation import (
+    Chosen,
+    ConfigurationPricing,
+    PairPricing,
+    Pairs,
+    with_configurations,
+    with_pairs,
+)
 
 Pricing = PairPricing | ConfigurationPricing
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from optsched.arrays import IntArray
-from optsched.infeasibility import Analyst, Checked, Finding, check_claim, elastic_relaxation, rows_alone
 from optsched.instance.reading import show
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
 from optsched.solution.certificate import FEASIBILITY, is_bounded
@@ -15,6 +14,7 @@ from optsched.solution.document import CertificateDocument, SolutionDocument
 from optsched.solution.explanation import Conflict, Explanation, assumptions_of, describe_row
 from optsched.solution.plan import LinearPlan
 from optsched.solvers import Limits
+from optsched.solving.infeasibility import Analyst, Checked, Finding, check_claim, elastic_relaxation, rows_alone
 from optsched.verify.findings import Bound, Findings
 from optsched.verify.subject import Subject
 

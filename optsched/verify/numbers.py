@@ -8,10 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.decomposition import Duals
 from optsched.errors import OptschedError
 from optsched.instance.reading import join, listed
-from optsched.outcome import STOPPED
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.registry import load_solver
 from optsched.solution import Allocation, Termination, certify_point, dual_bound, gap_of
@@ -20,6 +18,8 @@ from optsched.solution.document import SolutionDocument
 from optsched.solution.explanation import describe_row
 from optsched.solution.solution import DUAL_ROWS, allocation_metrics
 from optsched.solvers import Capability
+from optsched.solving.column_generation import Duals
+from optsched.solving.outcome import STOPPED
 from optsched.verify.findings import RELATIVE, Bound, Findings
 from optsched.verify.subject import Subject
 

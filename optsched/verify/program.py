@@ -14,15 +14,15 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
-from optsched.infeasibility import Analyst, check_claim
 from optsched.instance.reading import join, show, validate
-from optsched.outcome import is_reproducible
 from optsched.program import LinearArrays
 from optsched.solution import Status, certify_point, dual_bound, gap_of
 from optsched.solution.certificate import OPTIMALITY, alike, dual_residual, is_bounded, noise_at
 from optsched.solution.explanation import Explanation
 from optsched.solution.program_document import ProgramSolutionDocument
 from optsched.solvers import Limits
+from optsched.solving.infeasibility import Analyst, check_claim
+from optsched.solving.outcome import is_reproducible
 from optsched.verify.check import TERMINATIONS
 from optsched.verify.findings import Bound, Findings, Verification
 from optsched.verify.nothing import can_be_met, check_infeasible

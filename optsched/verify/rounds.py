@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from optsched.candidates import JobRows
-from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.placement import check_rounds, realise
 from optsched.placement.priority import run_matrix
@@ -13,6 +12,7 @@ from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.solution import Allocation, Rounds
 from optsched.solution.document import RoundsDocument
+from optsched.solving.engine import Engine
 from optsched.verify.findings import RELATIVE, Findings
 from optsched.verify.rows import AllocationRows, resolve_rows
 from optsched.verify.subject import Subject

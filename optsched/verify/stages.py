@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.engine import Engine
 from optsched.program import AllocationProgram, Method
 from optsched.program.filling import Filling
 from optsched.program.relaxing import Relaxation
@@ -12,7 +11,8 @@ from optsched.registry import load_solver
 from optsched.solution.certificate import OPTIMALITY, dual_bound, row_sign_error
 from optsched.solution.document import SolutionDocument, StageDocument
 from optsched.solution.stage import Stage
-from optsched.staging import FILLING, RELAXING, WRONG, replayed, solve_allocation
+from optsched.solving.engine import Engine
+from optsched.solving.stages import FILLING, RELAXING, WRONG, replayed, solve_allocation
 from optsched.verify.findings import Findings
 
 ROUNDING = 1e-12

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from optsched.assembly import compile_for, own_constraints
 from optsched.candidates import Candidates, Classes
-from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, Infeasible, SideConstraint, nothing_to_decide
 from optsched.instance import Instance
@@ -24,6 +23,7 @@ from optsched.solution import Solution
 from optsched.solution.document import SolutionDocument
 from optsched.solution.plan import Plan
 from optsched.solvers import Limits
+from optsched.solving.engine import Engine
 from optsched.verify.findings import Findings
 from optsched.verify.generated import Pricing, pricing_of, with_columns_in
 from optsched.verify.stages import settle

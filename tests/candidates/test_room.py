@@ -12,9 +12,9 @@ from test_candidate_scale import lines
 
 import optsched
 from optsched.candidates import Candidates, Drop, JobRows
-from optsched.engine import Engine
 from optsched.placement import place_rows
 from optsched.registry import load_solver
+from optsched.solving.engine import Engine
 
 FOUR = {"name": "a", "nodes": 2, "gpus_per_node": 4, "cpus_per_node": 8, "memory_per_node": 64}
 

@@ -16,7 +16,7 @@ from refusals import reported, stated
 from optsched.cli.main import main
 from optsched.cli.shell import one_line
 from optsched.errors import JournalDamaged, OptschedError, UsageError, WrongValue
-from optsched.shipped import shipped_path
+from optsched.instance.shipped import shipped_path
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def _fits(text: str, columns: int) -> None:
 
 @pytest.mark.parametrize("name", ["@quickstart", "@infeasible", "@packing"])
 def test_every_comparison_fits(run: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from optsched import comparison
+    from optsched.study import comparison
 
     known = comparison.compare(name, time_limit=0.5)
     monkeypatch.setattr(comparison, "compare", lambda *_, **__: known)

@@ -12,8 +12,8 @@ import pytest
 
 import optsched
 from optsched.generate.catalogue import generate
+from optsched.instance.shipped import shipped_names
 from optsched.registry import load_formulation, load_solver, names, solver_names
-from optsched.shipped import shipped_names
 
 Write = Callable[..., Path]
 

@@ -11,10 +11,10 @@ from refusals import refuses
 
 import optsched
 from optsched import Instance
-from optsched.engine import Engine
 from optsched.program import LinearProgram
 from optsched.registry import load_solver
 from optsched.solution.explanation import conflict_statement
+from optsched.solving.engine import Engine
 
 ONE_GPU = [{"name": "m0", "nodes": 1, "gpus_per_node": 1}]
 

@@ -261,8 +261,8 @@ def test_the_bound_is_the_largest_total_throughput(formulation: str, seed: int) 
 def test_a_bound_that_a_limit_stops_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    from optsched.engine import Engine
     from optsched.solution import Status, Termination
+    from optsched.solving.engine import Engine
 
     real = Engine.solve_allocation
 

@@ -278,8 +278,8 @@ def test_solvers_and_constraints_that_do_not_fit() -> None:
 def test_a_matching_that_a_limit_stops_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    from optsched.engine import Engine
     from optsched.solution import Status, Termination
+    from optsched.solving.engine import Engine
 
     real = Engine.solve_linear
 

@@ -11,12 +11,12 @@ from plan_instances import LEASE, leases, made, verified
 
 import optsched
 from formulations.lease_pieces import count_pieces
-from optsched import planning
-from optsched.engine import Engine
 from optsched.errors import SolverCrashed
 from optsched.registry import load_solver
 from optsched.solution import Termination, Values
 from optsched.solvers import Limits
+from optsched.solving import schedules
+from optsched.solving.engine import Engine
 
 pytestmark = pytest.mark.property
 
@@ -141,7 +141,7 @@ def test_wrong_stages_of_a_file_are_refused(stage: int, field: str, value: objec
 @pytest.mark.parametrize("ends", ["time_limit", "error", "nothing", "worse"])
 def test_what_becomes_of_later_runs_never_costs_the_answer(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even then no job can start earlier by itself."""
-    run = planning._run_later
+    run = schedules._run_later
 
     def ended(*arguments: Any) -> Values:
         if ends == "error":
@@ -151,7 +151,7 @@ def test_what_becomes_of_later_runs_never_costs_the_answer(ends: str, monkeypatc
             return Values(Termination.WORK_LIMIT, x=0.0 * values.x)
         return Values(Termination.TIME_LIMIT if ends == "time_limit" else Termination.WORK_LIMIT)
 
-    monkeypatch.setattr(planning, "_run_later", ended)
+    monkeypatch.setattr(schedules, "_run_later", ended)
     solution = solve(leases([1, 1, 2], [2, 3, 1], [9, 9, 9], 2))
     assert (solution.status, solution.objective, solution.bound) == ("optimal", 3.0, 3.0)
     assert solution.reproducible == (ends != "time_limit")
@@ -160,7 +160,7 @@ def test_what_becomes_of_later_runs_never_costs_the_answer(ends: str, monkeypatc
 
 def test_large_programs_are_only_moved_to_the_left(monkeypatch: pytest.MonkeyPatch) -> None:
     shifted = solve(leases([1, 1], [2, 3], [9, 9], 1), refine="shift")
-    monkeypatch.setattr(planning, "LATER_COLUMNS", 0)
+    monkeypatch.setattr(schedules, "LATER_COLUMNS", 0)
     solution = solve(leases([1, 1], [2, 3], [9, 9], 1))
     assert shifted.schedule.to_records() == solution.schedule.to_records()
     assert [stage.bound for stage in solution.stages] == [None, None]
@@ -191,7 +191,7 @@ def test_a_solver_that_breaks_down_later_is_told(monkeypatch: pytest.MonkeyPatch
 
 def test_a_stopped_plan_is_moved_to_the_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first run that a limit stops leaves no time for later ones: its plan has no idle GPU that a job could use."""
-    monkeypatch.setattr(planning, "_run_later", lambda *arguments: pytest.fail("no run is left"))
+    monkeypatch.setattr(schedules, "_run_later", lambda *arguments: pytest.fail("no run is left"))
     original = Engine.run
 
     def stopped(engine: Engine, session: Any) -> Values:

@@ -10,10 +10,10 @@ import pytest
 
 import optsched
 from optsched import Instance, Solution
-from optsched.engine import Engine
 from optsched.errors import SolverUnavailable, UsageError
-from optsched.outcome import Outcome
 from optsched.solution import Termination, Values
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import Outcome
 
 pytestmark = pytest.mark.property
 

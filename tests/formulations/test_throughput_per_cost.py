@@ -19,16 +19,16 @@ from formulations.throughput_per_cost import ThroughputPerCost
 from optsched import Instance
 from optsched.candidates import Classes
 from optsched.cli.explanation import explanation
-from optsched.engine import Engine
 from optsched.errors import UsageError
-from optsched.explaining import explain_job
 from optsched.formats.mps import allocation_names
 from optsched.formulation import SideConstraint
 from optsched.program import AllocationProgram, SideRows
 from optsched.program.ratio import dual_of
 from optsched.registry import load_solver
 from optsched.solution import dual_bound
-from optsched.starts import sol_of
+from optsched.solving.engine import Engine
+from optsched.study.explaining import explain_job
+from optsched.verify.starts import sol_of
 
 pytestmark = pytest.mark.property
 

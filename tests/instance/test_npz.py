@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from refusals import refuses, stated
 
-from optsched import npz
-from optsched.arrays import AnyArray
+from optsched.arrays import AnyArray, npz
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance, instance_bytes
 from optsched.instance.archive import from_npz

@@ -17,9 +17,9 @@ import optsched
 from optsched import performance, registry
 from optsched.cli.main import main
 from optsched.errors import SolverUnavailable, UsageError
-from optsched.fitting import fit_model, fits, predict_times
 from optsched.performance.evaluation import evaluate
 from optsched.performance.files import model_bytes, read_model
+from optsched.study.fitting import fit_model, fits, predict_times
 
 NAME = Linear.name
 PROFILES = planted()

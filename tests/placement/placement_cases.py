@@ -13,9 +13,9 @@ import numpy as np
 import optsched
 from optsched import Instance
 from optsched.candidates import Classes, JobRows
-from optsched.engine import Engine
 from optsched.instance.topology import topology_graph
 from optsched.registry import load_solver
+from optsched.solving.engine import Engine
 
 Document = dict[str, Any]
 

@@ -10,10 +10,10 @@ import scipy.optimize as so
 
 from optsched import Instance
 from optsched.assembly import compile
-from optsched.engine import Engine
 from optsched.placement import check_rounds, realise
 from optsched.registry import load_solver
 from optsched.solution import Allocation, Rounds
+from optsched.solving.engine import Engine
 
 
 def allocation(fractions: Mapping[tuple[str, str], float], **given: Any) -> Allocation:

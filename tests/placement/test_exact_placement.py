@@ -15,7 +15,6 @@ from placement_cases import (
     rows_of,
 )
 
-from optsched.engine import Engine
 from optsched.placement import check_placement, place_rows
 from optsched.placement.bounds import Bounds
 from optsched.placement.exact import solve_exactly
@@ -24,6 +23,7 @@ from optsched.placement.requests import Requests
 from optsched.registry import load_solver
 from optsched.solution.placement import Placement
 from optsched.solvers import Limits
+from optsched.solving.engine import Engine
 
 pytestmark = pytest.mark.property
 

@@ -10,7 +10,6 @@ from rounds_cases import allocation, cut, largest_share, of_instance
 
 import optsched
 from optsched import Instance
-from optsched.engine import Engine
 from optsched.errors import SolverCrashed, UsageError
 from optsched.placement import realise
 from optsched.placement.instant import Instant
@@ -21,6 +20,7 @@ from optsched.registry import load_solver
 from optsched.solution import Allocation
 from optsched.solvers import Limits
 from optsched.solvers.base import Session
+from optsched.solving.engine import Engine
 
 pytestmark = pytest.mark.property
 

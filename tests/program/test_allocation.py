@@ -8,13 +8,13 @@ import scipy.sparse as sp
 
 import optsched
 from optsched.candidates import Classes
-from optsched.engine import Engine
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, LexicographicMinimum, Minimum, SideRows, Total
 from optsched.registry import load_solver
 from optsched.solution import dual_bound
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers import Limits
+from optsched.solving.engine import Engine
 
 pytestmark = pytest.mark.property
 

@@ -9,7 +9,6 @@ import pytest
 import scipy.sparse as sp
 from timeline_cases import by_brute_force, random_program, unrelated
 
-from optsched.engine import Engine
 from optsched.errors import UsageError
 from optsched.program import TimelineCost, TimelineProgram
 from optsched.program.arrays import Block
@@ -20,6 +19,7 @@ from optsched.program.timeline import split_point
 from optsched.registry import load_solver
 from optsched.solution import Termination
 from optsched.solvers import Limits
+from optsched.solving.engine import Engine
 
 pytestmark = pytest.mark.property
 

@@ -9,9 +9,7 @@ import pytest
 from refusals import refuses
 
 import optsched
-from optsched import choice
 from optsched.conformance.allocation import scattered
-from optsched.engine import Engine
 from optsched.errors import SolverUnavailable
 from optsched.registry import load_solver
 from optsched.rounds.policy import RoundPolicy
@@ -24,6 +22,8 @@ from optsched.solvers import Limits
 from optsched.solvers.isolated import SolverProcess
 from optsched.solvers.prices import total_utility
 from optsched.solvers.prices.pinned_total import PinnedTotal
+from optsched.solving import choice
+from optsched.solving.engine import Engine
 
 pytestmark = pytest.mark.property
 

@@ -100,7 +100,7 @@ def test_a_move_pays_for_its_restart(make: Make, gpus: str, cost: float, end: fl
 
 def test_a_ranking_with_options_of_its_own_takes_the_least(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of packages do whose options are not of the class that has ``gpus``."""
-    from optsched.formulation_options import ConstraintOptions
+    from optsched.formulation.options import ConstraintOptions
 
     class Plain(Ranking):
         name = "plain"

@@ -11,12 +11,12 @@ import pytest
 from optsched.arrays import FloatArray
 from optsched.conformance import Verdict, check_case
 from optsched.conformance.totals import CASES, Known, alpha_fair, linear, proportional, smallest
-from optsched.engine import Engine
 from optsched.program import AllocationProgram, Total
 from optsched.registry import load_solver
 from optsched.solution.values import Values
 from optsched.solvers import Limits
 from optsched.solvers.prices.solver import Prices
+from optsched.solving.engine import Engine
 
 pytestmark = pytest.mark.oracle
 

@@ -26,7 +26,7 @@ for name in sys.argv[1:]:
 from optsched.cli.solvers import solver_documents
 from optsched.conformance.integer import knapsack
 from optsched.conformance.linear import dense
-from optsched.engine import Engine
+from optsched.solving.engine import Engine
 from optsched.registry import load_solver
 found, answers = solver_documents(), {}
 for item in found:

@@ -21,7 +21,6 @@ from isolated_cases import PROCESSES, soon
 from optsched.conformance import BANKS, Verdict, check_case, check_solver
 from optsched.conformance.integer import knapsack
 from optsched.conformance.linear import dense, infeasible
-from optsched.engine import Engine
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.program import Cone, ConicProgram, LinearArrays, TimelineProgram
 from optsched.registry import load_solver
@@ -32,6 +31,7 @@ from optsched.solvers.isolated.messages import Address, Call
 from optsched.solvers.isolated.session import LOST
 from optsched.solvers.isolated.wire import Wire
 from optsched.solvers.isolated.worker import Worker
+from optsched.solving.engine import Engine
 
 pytestmark = [pytest.mark.process, PROCESSES, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

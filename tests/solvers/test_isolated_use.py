@@ -16,12 +16,12 @@ import troubled_solvers
 from isolated_cases import PROCESSES, gone, run, soon, works
 
 from optsched.conformance.linear import dense
-from optsched.engine import Engine
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Limits, Progress
 from optsched.solvers.isolated import SolverProcess
 from optsched.solvers.isolated.child import SolverChild
+from optsched.solving.engine import Engine
 
 pytestmark = [pytest.mark.process, PROCESSES]
 

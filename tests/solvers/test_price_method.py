@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 import optsched
 from optsched.conformance.allocation import allocation, scattered
-from optsched.engine import Engine
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
-from optsched.outcome import Outcome
 from optsched.program import AllocationProgram, Minimum
 from optsched.registry import load_solver
 from optsched.solution import Status, Termination
@@ -25,6 +23,8 @@ from optsched.solvers.prices import compiling
 from optsched.solvers.prices.kernels import compiled
 from optsched.solvers.prices.market import market_of
 from optsched.solvers.prices.oracle import Oracle
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import Outcome
 
 pytestmark = pytest.mark.property
 

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from optsched.conformance.allocation import allocation, scattered
-from optsched.engine import Engine
-from optsched.outcome import Outcome
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.solution import Status
@@ -21,6 +19,8 @@ from optsched.solvers.prices.oracle import Oracle
 from optsched.solvers.prices.polish import Pinned
 from optsched.solvers.prices.sampling import sample_of
 from optsched.solvers.prices.smallest_level import Search
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import Outcome
 
 pytestmark = pytest.mark.property
 

@@ -13,10 +13,8 @@ import scipy.sparse as sp
 
 import optsched
 from optsched.candidates.compile import compile
-from optsched.engine import Engine
 from optsched.errors import SolverUnavailable
 from optsched.instance import Instance
-from optsched.outcome import Outcome
 from optsched.performance.table import TableModel
 from optsched.program import AllocationProgram, Total
 from optsched.registry import load_solver
@@ -29,6 +27,8 @@ from optsched.solvers.prices.interior import Curve
 from optsched.solvers.prices.own_choices import own_choices
 from optsched.solvers.prices.steps_compiled import compiled
 from optsched.solvers.prices.watch import Watch
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import Outcome
 
 pytestmark = pytest.mark.property
 

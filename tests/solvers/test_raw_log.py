@@ -10,11 +10,11 @@ import pytest
 
 from optsched.conformance.integer import hard_knapsacks, knapsack
 from optsched.conformance.linear import dense
-from optsched.engine import Engine
 from optsched.errors import SolverCrashed
 from optsched.registry import load_solver
 from optsched.solvers import Capability, Limits
 from optsched.solvers.raw_log import caught_output
+from optsched.solving.engine import Engine
 
 WORDS = {
     "highs": "Simplex", "highs-ipm": "ipx", "clarabel": "Clarabel.rs", "glop": "Presolve", "pdlp": "PDLP",

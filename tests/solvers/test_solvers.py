@@ -6,11 +6,11 @@ import pytest
 
 from optsched.conformance.integer import hard_knapsacks
 from optsched.conformance.linear import dense, infeasible
-from optsched.engine import Engine
 from optsched.errors import SolverCrashed, SolverUnavailable
 from optsched.registry import load_solver
 from optsched.solution import Termination
 from optsched.solvers import Capability, Limits, Progress
+from optsched.solving.engine import Engine
 
 
 def engine(name: str, **limits: object) -> Engine:

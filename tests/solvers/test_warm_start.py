@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import optsched
 from optsched.api import make_formulation
-from optsched.engine import Engine
 from optsched.instance import Instance
 from optsched.registry import load_solver
 from optsched.solution import Solution
-from optsched.warm_start import BASIC, WarmStart, matched
+from optsched.solving.engine import Engine
+from optsched.solving.warm_start import BASIC, WarmStart, matched
 
 pytestmark = pytest.mark.property
 

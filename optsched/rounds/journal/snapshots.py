@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import AnyArray
+from optsched.arrays.npz import text_array, text_in, unzip_arrays, zip_arrays
 from optsched.errors import InvalidInput, JournalDamaged
 from optsched.instance.reading import show
-from optsched.npz import text_array, text_in, unzip_arrays, zip_arrays
 from optsched.rounds.journal.layout import reading, snapshot_path
 from optsched.rounds.journal.records import encode_object
 

@@ -1,0 +1,26 @@
+"""What a formulation is, and what a side constraint is: base classes and their options."""
+
+from optsched.formulation.base import (
+    Extend,
+    Formulation,
+    declined_jobs,
+    nothing_to_decide,
+)
+from optsched.formulation.options import ConstraintOptions, FormulationOptions, options_from
+from optsched.formulation.side_constraint import SHOWN, Infeasible, SideConstraint
+from optsched.solution.figures import by_class, by_job
+
+__all__ = [
+    "SHOWN",
+    "ConstraintOptions",
+    "Extend",
+    "Formulation",
+    "FormulationOptions",
+    "Infeasible",
+    "SideConstraint",
+    "by_class",
+    "by_job",
+    "declined_jobs",
+    "nothing_to_decide",
+    "options_from",
+]

@@ -1,0 +1,137 @@
+"""What a user should hear about an answer: what was stated and has no effect on it, and who is not in it yet.
+
+An instance may state more than a formulation asks for: max-min fairness has no use for deadlines. That is no error, but
+whoever wrote the deadlines must not think that they were kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from optsched.arrays import AnyArray
+from optsched.candidates import Candidates
+from optsched.candidates.kinds import Absence
+from optsched.formulation.base import Formulation
+from optsched.instance import Instance
+
+
+class Field(NamedTuple):
+    """A field of instances that only some formulations and side constraints read.
+
+    Attributes
+    ----------
+    words : str
+        What its values are.
+    stated : callable
+        Whether an instance states it in a way that could make a difference.
+    part_of : str
+        A field without which it has no meaning: nothing is said of it where that is not read either.
+    """
+
+    words: str
+    stated: Callable[[Instance], bool]
+    part_of: str = ""
+
+
+def _differs(values: AnyArray) -> bool:
+    return bool((values != values[:1]).any())
+
+
+def _arrivals_differ(instance: Instance) -> bool:
+    """Whether the jobs that are there have arrived at different times; of those that come later there is a note."""
+    arrival = instance.jobs_table.arrival
+    return _differs(arrival[arrival <= instance.now])
+
+
+INSTEAD_OF_COST = (
+    "no formulation reads them; multiple-choice reads value: with value = M - cost, M above the sum of each job's"
+    " largest cost, it gives an option to as many jobs as possible, at the least cost"
+)
+"""How a sum of costs is minimised today."""
+
+FIELDS: Mapping[str, Field] = {
+    "deadline": Field("deadlines", lambda instance: bool(np.isfinite(instance.jobs_table.deadline).any())),
+    "weight": Field("weights", lambda instance: _differs(instance.jobs_table.weight)),
+    "arrival": Field("arrival times", _arrivals_differ),
+    "tenant": Field("tenants", lambda instance: _differs(instance.jobs_table.tenant)),
+    "tenant_weight": Field(
+        "weights of tenants",
+        lambda instance: _differs(np.array([tenant.weight for tenant in instance.tenants])),
+        part_of="tenant",
+    ),
+    "queue": Field(
+        "policies of tenants",
+        lambda instance: any(tenant.policy == "fifo" for tenant in instance.tenants),
+        part_of="tenant",
+    ),
+    "preemptible": Field(
+        "jobs that cannot be preempted (-C uninterrupted and --place keep them where they run)",
+        lambda instance: not instance.jobs_table.preemptible.all(),
+    ),
+    "running": Field("where jobs run now", lambda instance: bool(instance.jobs_table.running)),
+    "after": Field("precedences (after)", lambda instance: bool(instance.jobs_table.after)),
+    "restart_cost": Field("restart costs", lambda instance: bool(instance.jobs_table.restart_cost.any())),
+    "isolated_time": Field("isolated times", lambda instance: bool(instance.jobs_table.isolated_time.any())),
+    "colocation": Field("throughputs of jobs that share GPUs", lambda instance: bool(instance.colocation)),
+    "value": Field("values of options", lambda instance: bool(instance.options.value.any())),
+    "cost": Field(f"costs of options ({INSTEAD_OF_COST})", lambda instance: bool(instance.options.cost.any())),
+    "partitions": Field(
+        "partitions of GPUs (MIG; no formulation reads them yet)",
+        lambda instance: any(pool.partitions for pool in instance.cluster.pools),
+    ),
+}
+"""By the names that ``reads`` and ``also_reads`` use.
+
+What every program reads is not here, nor what describes machines and workloads to those that ask (prices, power,
+bandwidths, parameters of models): these ask nothing of an answer.
+"""
+OF_PLACEMENT = frozenset({"preemptible", "running"})
+"""Fields that a placement reads."""
+OF_SIMULATIONS = frozenset({"arrival", "preemptible", "running", "after", "restart_cost"})
+"""Fields that a simulation reads, or refuses, whatever its policy."""
+
+
+def notes_on(formulation: Formulation, candidates: Candidates, placed: bool = False) -> tuple[str, ...]:
+    """Notes on the answer of a formulation over candidates, each a sentence; ``placed``: on GPUs of nodes, too."""
+    read = formulation.all_reads | (OF_PLACEMENT if placed else frozenset())
+    notes = (unread_note(formulation.name, read, candidates.instance), _not_arrived(candidates))
+    return tuple(note for note in notes if note)
+
+
+def unread_note(reader: str, read: Collection[str], instance: Instance) -> str:
+    """The note on fields that an instance states and nothing reads; empty where there are none.
+
+    Parameters
+    ----------
+    reader : str
+        Who reads, such as the name of a formulation.
+    read : collection of str
+        Names of the fields that are read.
+    instance : Instance
+    """
+    in_queue = "queue" in read and FIELDS["queue"].stated(instance)
+    read = {*read, "arrival"} if in_queue else read  # a tenant's queue is in the order of arrival
+    words = [
+        field.words
+        for name, field in FIELDS.items()
+        if name not in read and (not field.part_of or field.part_of in read) and field.stated(instance)
+    ]
+    if not words:
+        return ""
+    told = " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    return f"{reader} does not read these fields of the instance, so they have no effect on the answer: {told}"
+
+
+def _not_arrived(candidates: Candidates) -> str:
+    """How many jobs come later, and what deals with them."""
+    later, jobs = int((candidates.absence == Absence.ARRIVES_LATER).sum()), len(candidates.absence)
+    if later == 0:
+        return ""
+    now = candidates.instance.now
+    return (
+        f"{later:,} of {jobs:,} jobs have not arrived by now ({now:g} s) and are not in the program;"
+        " `optsched simulate` runs all of them over time, `optsched import ... --at TIME` takes those there by then"
+    )

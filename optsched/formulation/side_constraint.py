@@ -1,0 +1,69 @@
+"""What a side constraint is: rows over the columns of any formulation."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from optsched.arrays import IntArray
+from optsched.candidates import Classes
+from optsched.formulation.options import ConstraintOptions
+from optsched.instance import Instance
+from optsched.program import Assumption, SideRows
+from optsched.solution import Conflict
+
+SHOWN = 20
+"""Jobs that an infeasible instance names at most."""
+MOST_NAMED = 20
+"""Requirements that are told one by one where each of them can be met by nothing."""
+
+
+class Infeasible(Exception):
+    """Raised where requirements can be met by nothing, each for itself; carries them in words."""
+
+    def __init__(self, conflicts: Sequence[Conflict]) -> None:
+        super().__init__("; ".join(conflict.words for conflict in conflicts))
+        named, more = conflicts[:MOST_NAMED], len(conflicts) - MOST_NAMED
+        rest = [Conflict(conflicts[0].block, -1, f"and {more:,} more of this kind")] if more > 0 else []
+        self.conflicts = (*named, *rest)
+
+
+class SideConstraint(ABC):
+    """Rows that compose with any allocation formulation: deadlines, budgets, quotas ..."""
+
+    kind: ClassVar[str]
+    reads: frozenset[str] = frozenset()
+    also_reads: ClassVar[frozenset[str]] = frozenset()
+    """Fields that it reads in other ways, as by `labels`. Answers have notes on fields that nothing reads."""
+    of_placement: ClassVar[bool] = False
+    """Whether it speaks of the placement alone and never has rows: rules take it, and equal jobs stay one class."""
+    hard_deadlines: ClassVar[bool] = False
+    """Whether it asks for throughputs that must be reached: those at the quantile of the formulation."""
+    per_job: bool = False
+    """Whether it must tell equal jobs apart: every job is a class of its own then."""
+    single: ClassVar[bool] = False
+    """Whether it is one rule for the whole instance: a caller's takes the place of the instance's own."""
+    assumes: ClassVar[Assumption | None] = None
+    """What its rows take for granted of the requirement, where they ask for more than it does."""
+
+    class Options(ConstraintOptions):
+        """No options."""
+
+    def __init__(self, options: ConstraintOptions) -> None:
+        self.options = options
+
+    def check(self, instance: Instance) -> None:  # noqa: B027 (most have no names)
+        """Refuse names that the instance does not have; raises `UsageError`. It is called before anything else."""
+
+    def labels(self, instance: Instance) -> IntArray | None:
+        """Numbers, shape (jobs,), by which the constraint tells jobs apart beside ``reads``; None if it does not."""
+        return None
+
+    @abstractmethod
+    def rows(self, C: Classes) -> SideRows | None:
+        """Rows over the columns of the classes, or None if there is nothing to demand; may raise `Infeasible`."""
+
+    def document(self) -> dict[str, Any]:
+        """The constraint as it stands in an instance or solution file."""
+        return {"kind": self.kind, **self.options.model_dump()}

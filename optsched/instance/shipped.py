@@ -1,0 +1,31 @@
+"""Instances that ship with the project: in the wheel and in a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from optsched.errors import UsageError, did_you_mean
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def shipped_folder() -> Path:
+    """The folder of shipped instances: ``optsched/_instances`` of a wheel, ``instances`` of a checkout."""
+    for folder in (PACKAGE / "_instances", PACKAGE.parent / "instances"):
+        if folder.is_dir():
+            return folder
+    raise UsageError("the instances that ship with optsched are not installed")
+
+
+def shipped_names() -> list[str]:
+    """Names of the shipped instances."""
+    return sorted(path.stem for path in shipped_folder().glob("*.json"))
+
+
+def shipped_path(name: str) -> Path:
+    """File of a shipped instance."""
+    if name not in shipped_names():
+        known = ", ".join(f"@{each}" for each in shipped_names())
+        hint = did_you_mean(f"@{name}", [f"@{each}" for each in shipped_names()])
+        raise UsageError(f"no instance @{name} ships, expected one of {known}{hint}")
+    return shipped_folder() / f"{name}.json"

@@ -1,0 +1,43 @@
+"""Column generation: programs with more columns than can be written down, of which few are used."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from optsched.candidates import Classes
+from optsched.program import AllocationProgram
+from optsched.solution.plan import Plan
+from optsched.solving.column_generation.configuration_generation import generate_configurations
+from optsched.solving.column_generation.generated import Generated
+from optsched.solving.column_generation.pair_generation import generate_pairs
+from optsched.solving.engine import Engine
+
+log = logging.getLogger("optsched")
+
+
+def generate_columns(
+    engine: Engine, program: AllocationProgram, build: Callable[[Classes], AllocationProgram | Plan]
+) -> Generated:
+    """Solve the program of all columns that are on demand by making those that are worth it.
+
+    Where jobs can share GPUs these are pairs of jobs, and all configurations of jobs alone are columns; elsewhere they
+    are configurations of jobs that have a choice of GPU counts.
+
+    Parameters
+    ----------
+    engine : Engine
+    program : AllocationProgram
+        Over classes of candidates that were compiled on demand, each with a column of its own.
+    build : callable
+        The program over classes with more columns.
+
+    Raises
+    ------
+    UsageError
+        For programs whose columns cannot be priced by the levels of jobs.
+    """
+    if program.classes.candidates.elastic is not None:
+        return generate_configurations(engine, program, build)
+    log.info("jobs can share GPUs: columns are generated of pairs, and all configurations of jobs alone are columns")
+    return generate_pairs(engine, program, build)

@@ -1,0 +1,333 @@
+"""Solving programs whose answer is a schedule: linear plans and timelines."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.errors import SolverCrashed
+from optsched.program import LinearArrays, TimelineProgram
+from optsched.program.list_schedule import list_schedule, shifted_left
+from optsched.program.time_indexed import count_columns, time_indexed
+from optsched.program.timeline import split_point
+from optsched.solution import Certificate, Conflict, PointStatus, Schedule, Status, Termination, Values
+from optsched.solution.certificate import OPTIMALITY, alike
+from optsched.solution.plan import Later, LinearPlan, Plan, TimelinePlan
+from optsched.solution.stage import Stage
+from optsched.solvers import Capability
+from optsched.solving.choice import TIME_INDEXED
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome
+from optsched.solving.proof import Verdict, better_point, better_schedule, cross_checked
+
+log = logging.getLogger("optsched")
+
+
+LATER_COLUMNS, LATER_NODES = 4000, 5
+"""Columns of a later objective's program up to which it is solved, and nodes of branch and bound: limits that keep the
+time short beside that of the first objective, and that the clock has no part in."""
+KEPT = 1e-9
+"""Relative amount by which a later run may miss what an earlier one reached: rounding."""
+
+
+Held = tuple[FloatArray, Callable[[Schedule], FloatArray]]
+"""An objective that keeps its value: costs, and the point of its program that a schedule stands for."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The outcome of a plan, its schedule (None if nothing was found), and what decided among its optima."""
+
+    outcome: Outcome
+    schedule: Schedule | None
+    stages: tuple[Stage, ...] = ()
+
+
+def solve_plan(engine: Engine, plan: Plan) -> Planned:
+    """Solve, read the schedule, certify what the schedule stands for."""
+    engine.require_rows("plans of what runs when")
+    return _solve_linear(engine, plan) if isinstance(plan, LinearPlan) else _solve_timeline(engine, plan)
+
+
+def _solve_linear(engine: Engine, plan: LinearPlan) -> Planned:
+    def meant(x: FloatArray) -> FloatArray:
+        try:
+            return plan.complete(plan.read(x))
+        except ValueError as error:
+            raise SolverCrashed(
+                f"the point of solver {engine.name} is no schedule to the precision of numbers: {error}"
+            ) from None
+
+    outcome = engine.solve_linear(plan.program, meant, engine.build(plan.known))
+    if outcome.x is None:
+        told = {words.words: words for words in (_in_words(plan, conflict) for conflict in outcome.conflicts)}
+        return Planned(replace(outcome, conflicts=tuple(told.values())), None)  # two rows may say the same
+    arrays = plan.program.arrays
+
+    def adopt(x: FloatArray) -> Outcome:
+        point = meant(x)
+        values = replace(outcome.values, objective=arrays.objective(point), bound=None, y=None)
+        return engine.certified(arrays, values, point, point, arrays.objective(point), None)
+
+    outcome = cross_checked(engine, outcome, lambda found: better_point(engine, arrays, found, plan.step), adopt)
+    return _refined(engine, plan, outcome)
+
+
+# --- later objectives of a linear plan -----------------------------------------------------------------------------
+
+
+def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> Planned:
+    """The best schedule by the later objectives among those found of the same objective.
+
+    Each later objective is a program of its own in which those before it keep their values. Its runs start from the
+    best schedule known, take what is left of the time, and are kept small by `LATER_COLUMNS` and `LATER_NODES`, so that
+    they never cost the answer: whatever comes of them, the schedule is as good as the outcome says. Status, bound and
+    gap of the outcome are about the plan's own objective.
+    """
+    assert outcome.x is not None
+    if not outcome.certificate.ok or not (plan.improve or plan.later):
+        return Planned(outcome, plan.read(outcome.x))
+    schedule = plan.read(outcome.x if plan.improve is None else plan.improve(outcome.x))
+    limited = outcome.values.termination in STOPPED and outcome.values.termination is not Termination.GAP_LIMIT
+    stopped = limited or not plan.solves_later
+    own = plan.program.arrays
+    held: list[Held] = [(-own.cost if own.maximise else own.cost, plan.complete)]
+    stages: list[Stage] = []
+    ended: Termination | None = None
+    for number, later in enumerate(plan.later):
+        bound: float | None = None
+        if not stopped and later.columns <= LATER_COLUMNS:
+            arrays = engine.build(later.program).arrays
+            values = _run_later(engine, later, _with_held(arrays, held, schedule), schedule, outcome.solver.name)
+            schedule = _better(engine, plan, plan.later[: number + 1], schedule, values)
+            bound = values.bound
+            held.append((arrays.cost, later.complete))
+            if values.termination in (Termination.TIME_LIMIT, Termination.INTERRUPTED):
+                stopped, ended = True, values.termination
+        value = later.value(schedule)
+        bound = None if bound is None or not np.isfinite(bound) else min(bound, value)
+        stages.append(Stage(later.name, value, bound, None, words=(later.words,)))
+        log.info("%s: %.9g, bound %s", later.words, value, bound)
+    point = plan.complete(schedule)
+    value = plan.program.arrays.objective(point)
+    values = outcome.values if ended is None else replace(outcome.values, termination=ended)
+    certificate = plan.certify(schedule, value, outcome.certificate.proof)
+    refined = replace(outcome, x=point, value=value, values=values, certificate=certificate)
+    return Planned(refined, schedule, tuple(stages))
+
+
+def _with_held(arrays: LinearArrays, held: Sequence[Held], schedule: Schedule) -> LinearArrays:
+    """A program whose columns begin with those of others, with rows that hold what a schedule reaches in these."""
+    for number, (cost, complete) in enumerate(held):
+        reached = float(cost @ complete(schedule))
+        padded = np.pad(cost, (0, arrays.shape[1] - len(cost)))
+        arrays = arrays.with_row(padded, -np.inf, reached + KEPT * max(1.0, abs(reached)), f"held {number}")
+    return arrays
+
+
+def _run_later(engine: Engine, later: Later, arrays: LinearArrays, schedule: Schedule, solver: str) -> Values:
+    """A run of a later objective's program from a schedule."""
+    limits = engine.limits_left()
+    work = LATER_NODES if limits.work is None else min(limits.work, LATER_NODES)
+    used = engine.start_used  # of the start that a caller gave, which this one is not
+    session = engine.open(arrays, solver, start=later.complete(schedule))
+    engine.start_used = used
+    try:
+        return engine.record(session.run(replace(limits, work=work, gap=None, on_progress=None)))
+    except SolverCrashed as error:
+        engine.rebuilt.append(f"{later.name}: kept as they were, as {solver} broke down: {error}")
+        return Values(Termination.ERROR)
+
+
+def _better(
+    engine: Engine, plan: LinearPlan, objectives: Sequence[Later], schedule: Schedule, values: Values
+) -> Schedule:
+    """The schedule of a run if it keeps all rows, loses nothing of what came before and is better by the last."""
+    if values.x is None or not np.isfinite(values.x).all():
+        return schedule
+    try:
+        found = objectives[-1].read(values.x)
+        at, new = plan.value(schedule), plan.value(found)
+    except ValueError as error:  # numbers too far from whole ones
+        engine.rebuilt.append(f"{objectives[-1].name}: kept as they were, as the point found is no schedule: {error}")
+        return schedule
+    sign = -1.0 if plan.program.arrays.maximise else 1.0
+    pairs = [(sign * at, sign * new), *((item.value(schedule), item.value(found)) for item in objectives)]
+    worse = any(late > early + KEPT * max(1.0, abs(early)) for early, late in pairs)
+    better = pairs[-1][1] < pairs[-1][0] and not worse and plan.certify(found, new, "none").ok
+    return found if better else schedule
+
+
+def _in_words(plan: LinearPlan, conflict: Conflict) -> Conflict:
+    words = plan.describe(conflict.block, conflict.position)
+    return replace(conflict, words=words, assumption=plan.assumption)
+
+
+# --- timelines -----------------------------------------------------------------------------------------------------
+
+
+def _solve_timeline(engine: Engine, plan: TimelinePlan) -> Planned:
+    """Solve, within the ends of a list schedule, which is also where the search starts.
+
+    It is the answer where a run is stopped before it found anything better, and where every solver fails.
+    """
+    first = _best_known(engine, plan.timeline)
+    timeline = plan.timeline if first is None else _no_later_than(plan.timeline, *first)
+
+    def once(name: str | None) -> Outcome:
+        values = _run_timeline(engine, timeline, first, name)
+        if values.x is None or values.termination in NO_OPTIMUM:
+            return _without_schedule(engine, values)
+        return _certified(engine, plan, values)
+
+    def ways() -> Iterator[Callable[[], Outcome]]:
+        yield partial(once, None)
+        other = "highs" if engine.name == "cp-sat" else "cp-sat"
+        if engine.solver == "auto" and (other == "cp-sat" or count_columns(timeline) <= TIME_INDEXED):
+            yield partial(once, other)
+
+    def known(found: Outcome | None) -> Outcome | None:
+        if first is None:
+            return None
+        values = Values(Termination.IMPRECISE) if found is None else found.values
+        return _certified(engine, plan, replace(values, x=_point(first), objective=None, primal=PointStatus.FEASIBLE))
+
+    outcome = engine.attempt(ways(), known=known, maximise=False)
+    if outcome.x is None:
+        return Planned(outcome, None)
+    values = outcome.values
+
+    def adopt(x: FloatArray) -> Outcome:
+        return _certified(engine, plan, replace(values, x=x, objective=None, bound=None))
+
+    def attempt(found: Outcome) -> Verdict:
+        assert found.x is not None
+        cost = plan.timeline.objective(*split_point(plan.timeline, found.x))
+        verdict = better_schedule(engine, plan.timeline, cost)
+        return verdict if verdict.bound is None else replace(verdict, bound=verdict.bound * plan.unit)
+
+    outcome = cross_checked(engine, outcome, attempt, adopt)
+    assert outcome.x is not None
+    return Planned(outcome, plan.read(*split_point(plan.timeline, outcome.x)))
+
+
+def _run_timeline(
+    engine: Engine, timeline: TimelineProgram, first: tuple[IntArray, IntArray] | None, name: str | None
+) -> Values:
+    """Starts and modes from a solver by name, or the one chosen; indexed by time where it knows no timelines."""
+    solver = engine.choose_for_timeline(timeline, name)
+    if Capability.TIMELINE in solver.capabilities:
+        start = None if first is None else _point(first)
+        values = engine.record(solver().solve_timeline(timeline, engine.limits_left(), start))
+    else:
+        values = _run_indexed(engine, timeline, first, name)
+    if first is None or values.termination not in STOPPED:
+        return values
+    cost = timeline.objective(*first)
+    if values.x is None or timeline.objective(*split_point(timeline, values.x)) > cost:
+        return replace(values, x=_point(first), objective=float(cost), primal=PointStatus.FEASIBLE)
+    return values
+
+
+def _point(schedule: tuple[IntArray, IntArray]) -> FloatArray:
+    """Starts and modes as one array."""
+    return np.concatenate(schedule).astype(np.float64)
+
+
+def _best_known(engine: Engine, timeline: TimelineProgram) -> tuple[IntArray, IntArray] | None:
+    """A list schedule, or the start that the engine was given if it is feasible and better."""
+    first = engine.build(lambda: list_schedule(timeline))
+    if engine.start is None or len(engine.start) != 2 * len(timeline):
+        return first
+    given = split_point(timeline, engine.start)
+    engine.start_used = True
+    if next(timeline.violations(*given), None) is not None:
+        log.warning("the start is left out: it is no feasible schedule")
+        return first
+    return given if first is None or timeline.objective(*given) <= timeline.objective(*first) else first
+
+
+def _run_indexed(
+    engine: Engine, timeline: TimelineProgram, first: tuple[IntArray, IntArray] | None, name: str | None
+) -> Values:
+    lowered = engine.build(lambda: time_indexed(timeline))
+    reason = engine.reason
+    session = engine.open(lowered.program.arrays, name)
+    engine.reason = reason
+    assert engine.chosen is not None
+    if first is not None and Capability.START in engine.chosen.capabilities:
+        session.set_start(lowered.complete(*first))
+    values = engine.run(session)
+    if values.x is None or not np.isfinite(values.x).all():
+        return replace(values, x=None, y=None)
+    start, mode = lowered.read(values.x)
+    return replace(values, x=np.concatenate([start, mode]).astype(np.float64), y=None)
+
+
+def _no_later_than(timeline: TimelineProgram, start: IntArray, mode: IntArray) -> TimelineProgram:
+    """Without the ends that a known schedule makes superfluous: what counts is the makespan, and this one is known."""
+    if not timeline.only_makespan:
+        return timeline
+    latest = int((start + timeline.duration[mode]).max(initial=0))
+    return replace(timeline, deadline=np.minimum(timeline.deadline, latest))
+
+
+def _certified(engine: Engine, plan: TimelinePlan, values: Values) -> Outcome:
+    """The outcome of starts and modes, checked in integers; moved to the left where that costs nothing."""
+    began = time.perf_counter()
+    assert values.x is not None and engine.chosen is not None
+    start, mode = _shifted(plan, *split_point(plan.timeline, values.x))
+    if any(name == "mode" for name, _, _ in plan.timeline.violations(start, mode)):
+        raise SolverCrashed(f"solver {engine.chosen.name} returned an activity in a mode of another")
+    value = plan.timeline.objective(start, mode) * plan.unit
+    bound = None if values.bound is None or not np.isfinite(values.bound) else values.bound * plan.unit
+    certificate = plan.certify(plan.read(start, mode), value, "none" if bound is None else "claimed")
+    problems = list(certificate.problems)
+    claims = values.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT)
+    accepted = max(OPTIMALITY, engine.limits.gap or 0.0)
+    half = 0.5 * plan.unit  # costs are whole: a bound within half a unit is the cost itself
+    closed = bound is not None and (alike(value, bound, accepted, half) or value <= bound)
+    stated = None if values.objective is None else values.objective * plan.unit
+    if claims and stated is not None and value > stated + half:
+        problems.append(f"the solver states the objective {stated:.9g}, its schedule has {value:.9g}")
+    if bound is not None and bound > value + half:
+        problems.append(f"the bound {bound:.9g} is worse than the objective of the schedule, {value:.9g}")
+    if claims and bound is not None and not closed:
+        problems.append("the solver claims optimality, but its bound leaves a gap")
+    certificate = replace(certificate, ok=not problems, problems=tuple(problems))
+    engine.timings["certify"] = engine.timings.get("certify", 0.0) + time.perf_counter() - began
+    return Outcome(
+        values=values,
+        x=np.concatenate([start, mode]).astype(np.float64),
+        value=value,
+        bound=bound,
+        bound_source="none" if bound is None else "solver",
+        certificate=certificate,
+        status=Status.OPTIMAL if closed else Status.FEASIBLE,
+        solver=engine.chosen,
+    )
+
+
+def _shifted(plan: TimelinePlan, start: IntArray, mode: IntArray) -> tuple[IntArray, IntArray]:
+    timeline = plan.timeline
+    if timeline.is_regular and next(timeline.violations(start, mode), None) is None:
+        return shifted_left(timeline, start, mode), mode
+    return start, mode
+
+
+def _without_schedule(engine: Engine, values: Values) -> Outcome:
+    assert engine.chosen is not None
+    if values.termination in (*STOPPED, Termination.IMPRECISE):
+        return engine.nothing_found(values, integer=True)
+    if values.termination not in (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED):
+        raise SolverCrashed(f"solver {engine.chosen.name} stopped with {values.words!r} and no schedule")
+    return Outcome(
+        replace(values, termination=Termination.INFEASIBLE), None, None, None, "none",
+        Certificate(True, "claimed", {}), Status.INFEASIBLE, engine.chosen,
+    )  # fmt: skip

@@ -1,0 +1,78 @@
+"""Minima with delays by Newton's method: a tangent, its optimum, the next tangent there, all in one session."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.program import AllocationProgram, LinearArrays
+from optsched.solution import Termination, Values
+from optsched.solving.cleaning import cleaned
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import NO_OPTIMUM, Outcome
+
+CLOSE = 1e-10
+"""Relative distance of value and bound at which the method ends."""
+STALLED = 1e-15
+"""Relative improvement of the bound below which it ends as well."""
+
+
+def solve_delayed(engine: Engine, program: AllocationProgram) -> Outcome:
+    """Solve a program whose utility is a minimum with delays; see `DelayedMinimum.tangent_at`."""
+    engine.require_rows("finish-time fairness (a minimum with delays)")
+    first = engine.build(partial(_tangent, program, program.value(program.even())))
+    certify = partial(_certified, engine, program)
+    ways = engine.ways(partial(_solve, engine, program, first))
+    return engine.attempt(ways, certify, lambda found: engine.known(program, found, certify))
+
+
+def _solve(engine: Engine, program: AllocationProgram, arrays: LinearArrays, solver: str | None) -> Outcome:
+    """Each optimum of a tangent bounds the value from above, and is where the next tangent is taken."""
+    session = engine.open(arrays, solver, classes=program.classes)
+    best, value, bound = None, -np.inf, np.inf
+    while True:
+        values = engine.run(session)
+        if values.x is None or values.termination in NO_OPTIMUM:
+            if best is None:
+                return engine.without_point(program.feasible_set().arrays, values, program)
+            best = replace(best, termination=values.termination)
+            break  # stopped: the best point so far, with the bound of the tangent before
+        told = arrays.objective(values.x)
+        stalled, bound = told >= bound * (1.0 - STALLED), min(told, bound)
+        x = cleaned(program, values, engine.name)
+        better = program.value(x) > value
+        best = values if best is None or better else replace(values, x=best.x)
+        value = max(value, program.value(x))
+        if values.termination is not Termination.OPTIMAL or bound - value <= CLOSE * bound or stalled:
+            break
+        arrays = engine.build(partial(_tangent, program, min(bound, program.highest)))
+        session.become(arrays)
+    return _certified(engine, program, replace(best, objective=value), best.y)
+
+
+def _certified(engine: Engine, program: AllocationProgram, values: Values, y: FloatArray | None) -> Outcome:
+    """The outcome of a point, with duals of any tangent."""
+    x = cleaned(program, values, engine.name)
+    value = program.value(x)
+    arrays = program.tangent(x).arrays
+    y = _scaled_to(arrays, y)
+    values = replace(values, objective=value, y=y)
+    return engine.certified(arrays, values, x, program.complete(x), value, y, program=program)
+
+
+def _scaled_to(arrays: LinearArrays, y: FloatArray | None) -> FloatArray | None:
+    """Duals of one tangent as duals of another: scaled so that the reduced cost of t, the last column, is 0 there.
+
+    All other reduced costs keep their signs, and the bound is off by the square of the distance of the two, not by it.
+    """
+    if y is None or y.shape != arrays.row_upper.shape:
+        return y
+    weight = float((arrays.A[:, [-1]].T @ y)[0])
+    return y * (arrays.cost[-1] / weight) if np.isfinite(weight) and weight > 0 else y
+
+
+def _tangent(program: AllocationProgram, value: float) -> LinearArrays:
+    return program.delayed.tangent_at(program, value).arrays

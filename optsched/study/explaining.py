@@ -1,0 +1,269 @@
+"""Why a job of a solution gets what it gets: `explain_job` (what is said is in `optsched.solution.job_explanation`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from optsched.assembly import make_formulation
+from optsched.candidates import Classes
+from optsched.errors import UsageError, did_you_mean
+from optsched.formulation import Formulation, Infeasible, by_class
+from optsched.instance.reading import show
+from optsched.program import AllocationProgram, SideRows
+from optsched.solution import Solution, Status
+from optsched.solution.certificate import OPTIMALITY, alike
+from optsched.solution.explanation import assumptions_of, under
+from optsched.solution.job_explanation import (
+    Binding,
+    Payment,
+    Way,
+    binding_rows,
+    left_for,
+    payments_of,
+    share_of,
+    share_of_plan,
+    ways_of,
+)
+from optsched.solution.reduced_costs import ReducedCosts, reduced_costs
+from optsched.solution.stage import Stage
+from optsched.solving.stages import settled
+
+FORMAT = "optsched-job-explanation/1"
+
+
+@dataclass(frozen=True)
+class JobExplanation:
+    """What a solution says of one job.
+
+    Attributes
+    ----------
+    solution : Solution
+    job : str
+    like : int
+        Other jobs of its class.
+    gets : tuple of mappings
+        Its records of the allocation, or of the schedule.
+    throughput : float
+        steps/s.
+    unplaced : str or None
+        Why it is in no program.
+    why_nothing : str or None
+        Why a job that is in the program gets nothing, where that can be said in words.
+    pays : tuple of Payment
+    binding : tuple of Binding
+    ways : tuple of Way
+        All columns of its class.
+    dropped : tuple of mappings
+        Configurations that cannot run: ``pool``, ``gpus``, ``nodes``, ``reason``.
+    no_prices : str or None
+        Why there are no prices, if so.
+    """
+
+    solution: Solution
+    job: str
+    like: int
+    gets: tuple[Mapping[str, Any], ...]
+    throughput: float
+    unplaced: str | None
+    why_nothing: str | None
+    pays: tuple[Payment, ...]
+    binding: tuple[Binding, ...]
+    ways: tuple[Way, ...]
+    dropped: tuple[Mapping[str, Any], ...]
+    no_prices: str | None
+
+    @property
+    def best_alternative(self) -> Way | None:
+        """The unused column that would cost least to use; None without one, or without prices."""
+        unused = [way for way in self.ways if not way.in_use and way.gain is not None]
+        return max(unused, key=lambda way: way.gain or 0.0, default=None)
+
+    def to_document(self) -> dict[str, Any]:
+        """The explanation in the format ``optsched-job-explanation/1``."""
+        solution, best = self.solution, self.best_alternative
+        paid = [payment.paid for payment in self.pays if payment.paid is not None]
+        return {
+            "format": FORMAT,
+            "instance": {"name": solution.instance.name, "sha256": solution.instance.sha256},
+            "formulation": solution.formulation,
+            "status": str(solution.status),
+            "sense": solution.sense,
+            "objective": solution.objective if np.isfinite(solution.objective or 0.0) else None,
+            "job": self.job,
+            "like": self.like,
+            "unplaced": self.unplaced,
+            "why_nothing": self.why_nothing,
+            "gets": [dict(record) for record in self.gets],
+            "throughput": self.throughput,
+            "pays": [payment.to_document() for payment in self.pays],
+            "paid": sum(paid, 0.0) if self.no_prices is None else None,
+            "binding": [binding.to_document() for binding in self.binding],
+            "columns": [way.to_document() for way in self.ways],
+            "best_alternative": None if best is None else self.ways.index(best),
+            "dropped": [dict(record) for record in self.dropped],
+            "no_prices": self.no_prices,
+            "conflicts": [conflict.words for conflict in solution.conflicts],
+        }
+
+
+def explain_job(solution: Solution, job: str) -> JobExplanation:
+    """Say why a job gets what it gets in a solution.
+
+    Raises
+    ------
+    UsageError
+        The instance has no such job; the message names the closest one.
+    """
+    row = _row_of(solution, job)
+    formulation = make_formulation(
+        solution.formulation, solution.options, [item for item in solution.constraints if item["kind"] != "extend"]
+    )
+    C = formulation.classes(solution.candidates) if solution.allocation is None else solution.allocation.classes
+    absent = dict(solution.unplaced).get(job)
+    bare = JobExplanation(
+        solution=solution,
+        job=job,
+        like=int(C.count[C.of_job[row]]) - 1 if absent is None else 0,
+        gets=tuple(_records(solution, row)),
+        throughput=solution.throughput.get(job, 0.0),
+        unplaced=absent,
+        why_nothing=None,
+        pays=(),
+        binding=(),
+        ways=(),
+        dropped=tuple(_dropped(solution, row)),
+        no_prices=_why_no_prices(solution),
+    )
+    if absent is not None:
+        return bare
+    program = _program(formulation, C, solution.stages)
+    allocation = solution.allocation
+    if allocation is None or solution.schedule is not None or program is None:
+        planned = formulation.plans_ahead or solution.schedule is not None
+        share = None if allocation is None else share_of(allocation, row)
+        if solution.schedule is not None:
+            share = share_of_plan(solution.schedule, row)
+        ways = ways_of(C, row, share, None, 1.0, planned=planned)
+        return replace(bare, ways=ways, why_nothing=_why_nothing(solution, job, bare.gets, ways))
+    costs = None if bare.no_prices else _costs(solution, formulation, program)
+    if costs is None and bare.no_prices is None:
+        bare = replace(bare, no_prices="The duals of this solution are not those of one program: there are no prices.")
+    x = formulation.optimum(C, allocation.x, by_class(C, solution.figures))
+    share, worth = share_of(allocation, row), program.worth_of_duals(x)
+    left = left_for(allocation, share) if allocation.integral else None
+    ways = ways_of(C, row, share, costs, worth, left=left)
+    return replace(
+        bare,
+        pays=payments_of(C, share, {} if costs is None else solution.prices),
+        binding=binding_rows(program, x, row, share, costs, worth),
+        ways=ways,
+        why_nothing=_why_nothing(solution, job, bare.gets, ways),
+    )
+
+
+def _row_of(solution: Solution, job: str) -> int:
+    names = solution.instance.jobs_table.names
+    try:
+        return names.index(job)
+    except KeyError:
+        hint = did_you_mean(job, (names[row] for row in range(len(names))))
+        raise UsageError(f"{solution.instance.name} has no job {show(job)}{hint}") from None
+
+
+def _why_nothing(solution: Solution, job: str, gets: Sequence[Mapping[str, Any]], ways: Sequence[Way]) -> str | None:
+    """Of infeasible instances, plans and whole jobs; what fractions cost is told by prices."""
+    if gets:
+        return None
+    if solution.status is Status.INFEASIBLE:
+        return under(assumptions_of(solution.conflicts), "not all requirements can be met")
+    if solution.allocation is None:
+        return "no answer was found"
+    proven = solution.status is Status.OPTIMAL
+    if solution.schedule is not None:
+        words = "no plan with it is worth more" if proven else "the best plan found leaves it out"
+        return "; ".join([words, *(why for name, why in solution.declined if name == job)])
+    if not solution.allocation.integral:
+        return None
+    if all(way.lacks for way in ways):
+        words = "there is no room for it beside the other jobs"
+        return words + (", and no other choice of jobs is worth more" if proven else "")
+    return "there is room for it, but it would not be worth more"
+
+
+def _why_no_prices(solution: Solution) -> str | None:
+    if solution.allocation is None:
+        return "Nothing was found: there are no prices."
+    if solution.status is not Status.OPTIMAL:
+        return "Prices are told of optimal solutions only."
+    if solution.schedule is not None:
+        return "A plan of whole jobs has no prices."
+    if solution.duals is None:
+        return "An integer program or a rule has no prices."
+    if any(item["kind"] == "extend" for item in solution.constraints):
+        return "Rows of one's own (extend) cannot be made again: what they cost is not known."
+    return None
+
+
+def _program(formulation: Formulation, C: Classes, stages: tuple[Stage, ...]) -> AllocationProgram | None:
+    """The last program of an allocation, None for a plan or where a side constraint cannot be met."""
+    try:
+        program = formulation.program(C)
+    except Infeasible:
+        return None
+    return settled(program, stages) if isinstance(program, AllocationProgram) else None
+
+
+def _costs(solution: Solution, formulation: Formulation, program: AllocationProgram) -> ReducedCosts | None:
+    """Reduced costs, if the duals of the solution prove its bound in this program."""
+    assert solution.duals is not None and solution.allocation is not None
+    C = program.classes
+    x = formulation.optimum(C, solution.allocation.x, by_class(C, solution.figures))
+    faster = _side_rows_when_faster(formulation, C, solution.stages)
+    costs = reduced_costs(program, solution.duals, x, faster)
+    if costs is None or solution.bound is None:
+        return None
+    worth = program.units.slope(program.value(x))
+    agree = alike(program.units.objective(costs.bound), solution.bound, OPTIMALITY, costs.noise * worth)
+    return costs if agree else None
+
+
+def _side_rows_when_faster(formulation: Formulation, C: Classes, stages: tuple[Stage, ...]) -> tuple[SideRows, ...]:
+    """The side rows if every rate were twice as high."""
+    faster = replace(C, rate_a=2.0 * C.rate_a, rate_b=2.0 * C.rate_b, throughput=2.0 * C.throughput)
+    program = formulation.program(faster)
+    assert isinstance(program, AllocationProgram)
+    formulation.program(C)  # a formulation may remember the scale of what it built last
+    return settled(program, stages).side
+
+
+def _records(solution: Solution, row: int) -> list[dict[str, Any]]:
+    """The records of one job."""
+    name = solution.instance.jobs_table.names[row]
+    if solution.schedule is not None:
+        return [record for record in solution.schedule.to_records() if record["job"] == name]
+    if solution.allocation is None:
+        return []
+    return [
+        record for record in solution.allocation.to_records() if name in (record.get("job"), *record.get("jobs", ()))
+    ]
+
+
+def _dropped(solution: Solution, row: int) -> list[dict[str, Any]]:
+    candidates = solution.candidates
+    kind = int(candidates.kinds.of_job[row])
+    if kind < 0:
+        return []
+    pools, columns = solution.instance.cluster.pools, candidates.dropped
+    return [
+        {
+            "pool": None if columns.pool[number] < 0 else pools[int(columns.pool[number])].name,
+            "gpus": int(columns.gpus[number]),
+            "nodes": int(columns.nodes[number]),
+            "reason": words,
+        }
+        for number, words in candidates.dropped_of(kind)
+    ]

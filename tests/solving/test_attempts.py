@@ -1,0 +1,256 @@
+"""Where `auto` chose and a solver fails, others are tried, and all attempts are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import optsched
+from optsched.arrays import FloatArray
+from optsched.conformance.answers import program
+from optsched.errors import SolverCrashed
+from optsched.generate.catalogue import generate
+from optsched.program import LinearArrays
+from optsched.solution import Termination, Values
+from optsched.solvers import Limits, Session
+from optsched.solvers.clarabel import Clarabel, ClarabelSession
+from optsched.solvers.cvxpy import Scs
+from optsched.solvers.highs import Highs, HighsSession
+from optsched.solvers.ortools import CpSat, Scip
+from optsched.solvers.prices.solver import Prices
+from optsched.study.direct import verify_program
+
+
+class Spoiled(HighsSession):
+    """HiGHS without duals worth anything."""
+
+    def run(self, limits: Limits) -> Values:
+        values = super().run(limits)
+        return replace(values, y=None if values.y is None else values.y * 0.0)
+
+
+@pytest.fixture
+def spoiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_spoiled(self: Highs, program: LinearArrays) -> Session:
+        return Spoiled(program, self.algorithm)
+
+    monkeypatch.setattr(Highs, "open", open_spoiled)
+
+
+@pytest.mark.usefixtures("spoiled")
+def test_auto_tries_another_solver_and_says_so() -> None:
+    solution = optsched.solve("@quickstart")
+    assert solution.ok and solution.status == "optimal" and solution.solver.name == "clarabel"
+    first, second = solution.solver.attempts
+    assert (first.name, second) == ("highs", ("clarabel", "optimal"))
+    assert first.outcome.startswith("the certificate does not hold: the solver claims optimality")
+    document = solution.to_document()
+    assert [attempt["name"] for attempt in document["solver"]["attempts"]] == ["highs", "clarabel"]
+    assert {"attempt.highs", "attempt.clarabel"} <= set(document["timings"])
+    assert optsched.verify("@quickstart", document).ok
+
+
+@pytest.mark.usefixtures("spoiled")
+def test_a_solver_that_was_asked_for_is_never_replaced() -> None:
+    solution = optsched.solve("@quickstart", solver="highs")
+    assert not solution.ok and solution.solver.name == "highs"
+
+
+def crash(self: HighsSession, limits: Limits) -> Values:
+    raise SolverCrashed("HiGHS raised RuntimeError: boom")
+
+
+FORMULATIONS = ("max-min-fairness", "finish-time-fairness", "water-filling", "throughput-per-cost")
+
+
+@pytest.mark.parametrize("name", FORMULATIONS)
+def test_another_solver_is_tried_after_a_crash(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    expected = optsched.solve("@quickstart", name).objective
+    monkeypatch.setattr(HighsSession, "run", crash)
+    solution = optsched.solve("@quickstart", name)
+    assert solution.status == "optimal" and solution.objective == pytest.approx(expected, rel=1e-6)
+    assert solution.solver.attempts == (("highs", "HiGHS raised RuntimeError: boom"), ("clarabel", "optimal"))
+
+
+def test_whole_jobs_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = optsched.solve("@packing", "max-throughput", integral=True).objective
+    monkeypatch.setattr(HighsSession, "run", crash)
+    solution = optsched.solve("@packing", "max-throughput", integral=True)
+    assert solution.status == "optimal" and solution.objective == pytest.approx(expected)
+    assert solution.solver.name == "scip"
+
+
+def test_a_crash_of_the_solver_that_was_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HighsSession, "run", crash)
+    with pytest.raises(SolverCrashed, match="boom"):
+        optsched.solve("@quickstart", solver="highs")
+
+
+@pytest.fixture
+def all_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def conic(self: Clarabel, program: object, limits: Limits) -> Values:
+        raise SolverCrashed("Clarabel raised RuntimeError: boom")
+
+    monkeypatch.setattr(HighsSession, "run", crash)
+    monkeypatch.setattr(ClarabelSession, "run", crash)
+    monkeypatch.setattr(Clarabel, "solve_conic", conic)
+    monkeypatch.setattr(Scs, "solve_conic", conic)
+    monkeypatch.setattr(Scip, "open", lambda *_: (_ for _ in ()).throw(SolverCrashed("SCIP: boom")))
+
+
+@pytest.mark.usefixtures("all_crash")
+@pytest.mark.parametrize("name", [*FORMULATIONS, "alpha-fairness", "multiple-choice"])
+def test_a_point_that_is_known_is_the_answer_where_all_solvers_fail(name: str) -> None:
+    solution = optsched.solve("@quickstart", name)
+    assert solution.ok and solution.status == "feasible" and solution.objective is not None
+    assert solution.solver.attempts[-1] == ("known point", "feasible")
+    found = optsched.verify("@quickstart", solution.to_document())
+    assert found.ok, str(found)
+
+
+@pytest.mark.usefixtures("all_crash")
+def test_without_a_point_the_first_crash_is_the_error() -> None:
+    with pytest.raises(SolverCrashed, match="HiGHS raised"):
+        optsched.solve("@quickstart", constraints=["deadlines"])
+    with pytest.raises(SolverCrashed, match="HiGHS raised"):
+        optsched.solve_program(program([1.0], [[1.0]], upper=[1.0]))
+
+
+def test_many_whole_jobs_begin_with_their_relaxation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its duals prove a bound, and its point in whole jobs is where the search starts."""
+    starts: list[FloatArray] = []
+    real = HighsSession.set_start
+    monkeypatch.setattr(HighsSession, "set_start", lambda self, start: (starts.append(start), real(self, start))[1])
+    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    instance = generate("knapsack", jobs=30, choices=3, resources=3, tightness=0.3, seed=4).instance
+    best = optsched.solve(instance, "multiple-choice", solver="highs")
+    solution = optsched.solve(instance, "multiple-choice")
+    assert solution.status == "optimal" and solution.objective == pytest.approx(best.objective, rel=1e-6)
+    assert [attempt.name for attempt in solution.solver.attempts] == ["prices", "highs"]
+    assert len(starts) == 1 and best.objective is not None
+    monkeypatch.setattr(HighsSession, "run", lambda self, limits: Values(Termination.WORK_LIMIT))
+    stopped = optsched.solve(instance, "multiple-choice", work_limit=1)
+    assert stopped.status == "feasible" and stopped.objective is not None and stopped.bound is not None
+    assert 0.95 * best.objective <= stopped.objective <= best.objective * (1 + 1e-9) <= stopped.bound * (1 + 2e-9)
+    assert stopped.certificate.proof == "dual"
+    found = optsched.verify(instance, stopped.to_document())
+    assert found.ok and found.bound == "verified", str(found)
+
+
+@pytest.mark.parametrize("name", ["max-min-fairness", "makespan"])
+def test_without_side_rows_there_is_a_point_and_a_bound(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Where solvers of rows and columns stop short, the program without the budget is solved, and its point scaled."""
+
+    def short(self: Session, limits: Limits) -> Values:
+        return Values(Termination.IMPRECISE, words="InsufficientProgress")
+
+    instance = generate("cluster", jobs=40, seed=2).instance
+    budget = [{"kind": "budget", "limit": 60.0}]
+    best = optsched.solve(instance, name, constraints=budget)
+    monkeypatch.setattr(HighsSession, "run", short)
+    monkeypatch.setattr(ClarabelSession, "run", short)
+    solution = optsched.solve(instance, name, constraints=budget)
+    assert solution.ok and solution.status == "feasible" and solution.solver.name == "prices"
+    assert [item.name for item in solution.solver.attempts] == ["highs", "prices", "clarabel", "highs-ipm"]
+    assert solution.metrics["cost_per_hour"] <= 60.0 * (1 + 1e-9)
+    assert solution.bound is not None and solution.objective is not None and best.objective is not None
+    low, high = sorted([solution.objective, solution.bound])
+    assert low * (1 - 1e-9) <= best.objective <= high * (1 + 1e-9)
+    assert optsched.verify(instance, solution.to_document()).ok
+
+
+def test_attempts_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    told: list[float | None] = []
+
+    def run(self: HighsSession, limits: Limits) -> Values:
+        nonlocal now
+        told.append(limits.time)
+        now += 6.0
+        raise SolverCrashed("boom")
+
+    monkeypatch.setattr("optsched.solving.engine.time.monotonic", lambda: now)
+    monkeypatch.setattr(HighsSession, "run", run)
+    monkeypatch.setattr(ClarabelSession, "run", run)
+    solution = optsched.solve("@quickstart", time_limit=10.0)
+    first, second = told  # no third one: the time is up
+    assert first is not None and second is not None and first <= 10.0
+    assert second == pytest.approx(first - 6.0)
+    assert [attempt.name for attempt in solution.solver.attempts] == ["highs", "clarabel", "known point"]
+
+
+def test_what_the_clock_left_out_is_not_reproducible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The relaxation ends in time, yet leaves none for whole jobs: its point is the answer, and not by itself."""
+    now = 1000.0
+    real = Prices.solve_allocation
+
+    def slow(self: Prices, *given: Any) -> Values:
+        nonlocal now
+        now += 9.9
+        return real(self, *given)
+
+    instance = generate("knapsack", jobs=30, choices=3, resources=3, tightness=0.3, seed=4).instance
+    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr(Prices, "solve_allocation", slow)
+    monkeypatch.setattr("optsched.solving.engine.time.monotonic", lambda: now)
+    solution = optsched.solve(instance, "multiple-choice", time_limit=10.0)
+    assert (solution.status, solution.termination, solution.reproducible) == ("feasible", "imprecise", False)
+    assert [attempt.name for attempt in solution.solver.attempts] == ["prices"]
+    assert optsched.verify(instance, solution.to_document()).ok
+
+
+@pytest.mark.parametrize("end", [Termination.TIME_LIMIT, Termination.WORK_LIMIT])
+def test_an_attempt_that_the_clock_stopped_is_not_reproducible(
+    monkeypatch: pytest.MonkeyPatch, end: Termination
+) -> None:
+    """The relaxation is stopped and whole jobs are solved: where that starts, and its bound, are up to the clock."""
+    real = Prices.solve_allocation
+
+    def stopped(self: Prices, *given: Any) -> Values:
+        return replace(real(self, *given), termination=end)
+
+    instance = generate("knapsack", jobs=30, choices=3, resources=3, tightness=0.3, seed=4).instance
+    monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
+    monkeypatch.setattr(Prices, "solve_allocation", stopped)
+    solution = optsched.solve(instance, "multiple-choice")
+    assert [attempt.name for attempt in solution.solver.attempts] == ["prices", "highs"]
+    assert solution.status == "optimal" and solution.reproducible == (end is not Termination.TIME_LIMIT)
+    assert optsched.verify(instance, solution.to_document()).ok
+
+
+def test_a_program_that_the_clock_left_unsettled_lists_its_only_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+
+    def run(self: HighsSession, limits: Limits) -> Values:
+        nonlocal now
+        now += 10.0
+        return Values(Termination.IMPRECISE)
+
+    monkeypatch.setattr("optsched.solving.engine.time.monotonic", lambda: now)
+    monkeypatch.setattr(HighsSession, "run", run)
+    arrays = program([1.0], [[1.0]], upper=[1.0])
+    solution = optsched.solve_program(arrays, time_limit=10.0)
+    assert [attempt.name for attempt in solution.solver.attempts] == ["highs"] and not solution.reproducible
+    assert verify_program(arrays, solution.to_document()).ok
+
+
+def test_schedules_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = generate("unrelated", jobs=6, machines=2, seed=3).instance
+    best = optsched.solve(instance, "makespan-unrelated", program="timeline")
+
+    def crashed(*_: object) -> Values:
+        raise SolverCrashed("CP-SAT: boom")
+
+    monkeypatch.setattr(CpSat, "solve_timeline", crashed)
+    solution = optsched.solve(instance, "makespan-unrelated", program="timeline")
+    assert solution.status == "optimal" and solution.objective == pytest.approx(best.objective)
+    assert solution.solver.attempts == (("cp-sat", "CP-SAT: boom"), ("highs", "optimal"))
+    monkeypatch.setattr(HighsSession, "run", crash)
+    solution = optsched.solve(instance, "makespan-unrelated", program="timeline")
+    assert solution.ok and solution.status == "feasible" and solution.schedule is not None
+    assert solution.solver.attempts[-1] == ("known point", "feasible")
+    assert optsched.verify(instance, solution.to_document()).ok
+    with pytest.raises(SolverCrashed, match="CP-SAT: boom"):
+        optsched.solve(instance, "makespan-unrelated", program="timeline", solver="cp-sat")
